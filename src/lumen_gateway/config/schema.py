@@ -3,8 +3,8 @@
 These structs are the single declaration. `check.py` walks them to report every fault at once, the docs test compares
 `docs/configuration.md` with them, and the rest of the gateway reads them frozen. Unknown keys are refused everywhere.
 
-A field marked `UNBUILT` belongs to the contract but not to this version: a document that uses it is refused by name, so that
-nothing is ever served open, unpriced or unbudgeted by surprise.
+A field marked `UNBUILT` belongs to the contract but not to this version: a document that uses it is refused by name, so
+that nothing is ever served open, unpriced or unbudgeted by surprise.
 """
 
 from __future__ import annotations
@@ -13,18 +13,31 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, field
 
 UNBUILT = Meta(extra={"unbuilt": True})
+
+
+def unbuilt_values(*values: str) -> Meta:
+    """Mark single values of a field as `UNBUILT`."""
+    return Meta(extra={"unbuilt_values": values})
+
 
 PositiveInt = Annotated[int, Meta(ge=1)]
 Milliseconds = Annotated[int, Meta(ge=1, le=86_400_000)]
 Text = Annotated[str, Meta(min_length=1, pattern=r"\S")]
-Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:/-]+$")]
+Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:/-]+\Z")]
 Number = Decimal | int
-Price = Annotated[Decimal, Meta(ge=0)] | Annotated[int, Meta(ge=0)]
+Price = Decimal | Annotated[int, Meta(ge=0)]  # msgspec takes no range on a Decimal: check.py holds it to the same
 
-Capability = Literal["chat", "embed", "rerank", "decisions", "systemone"]
+Capability = Annotated[
+    Literal["chat", "embed", "rerank", "decisions", "systemone"],  # systemone: old spelling of decisions
+    unbuilt_values("embed", "rerank", "decisions", "systemone"),
+]
+Api = Annotated[
+    Literal["chat", "responses", "messages", "gemini", "converse", "cohere"],
+    unbuilt_values("responses", "messages", "gemini", "converse", "cohere"),
+]
 Strategy = Literal["single", "fallback", "split", "switch"]
 TriggerName = Literal[
     "provider_error",
@@ -69,13 +82,27 @@ ProviderKind = Literal[
     "vertex_ai",
     "voyage",
 ]
+UNBUILT_KINDS = unbuilt_values(
+    "anthropic",
+    "bedrock",
+    "cohere",
+    "google",
+    "jina",
+    "mixedbread",
+    "nvidia",
+    "pinecone",
+    "tei",
+    "typesafe",
+    "vertex_ai",
+    "voyage",
+)
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A TOML table: frozen, fields by name only, unknown keys refused."""
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A TOML table: frozen, unknown keys refused."""
 
 
-class Server(Table):
+class Server(Table, frozen=True):
     """`[server]`: where we listen and how long and how much we put up with. Restart to change."""
 
     host: Text = "127.0.0.1"
@@ -94,7 +121,7 @@ class Server(Table):
     tls_key_file: Annotated[Text | None, UNBUILT] = None
 
 
-class Auth(Table):
+class Auth(Table, frozen=True):
     """`[auth]`: virtual keys and the rows they need."""
 
     enabled: Annotated[bool, UNBUILT] = False
@@ -106,20 +133,20 @@ class Auth(Table):
     usage_flush_ms: Milliseconds = 2_000
 
 
-class Telemetry(Table):
+class Telemetry(Table, frozen=True):
     """`[telemetry]`: labels of metrics, and where spans go."""
 
     metadata_labels: Annotated[list[str], UNBUILT] = []
     otlp_endpoint: Annotated[Text | None, UNBUILT] = None
 
 
-class Tokenizer(Table):
+class Tokenizer(Table, frozen=True):
     """`[tokenizer]`: how tokens are counted when an upstream reports none."""
 
-    mode: Literal["heuristic", "accurate"] = "heuristic"
+    mode: Annotated[Literal["heuristic", "accurate"], unbuilt_values("accurate")] = "heuristic"
 
 
-class Resilience(Table):
+class Resilience(Table, frozen=True):
     """`[resilience]`: retries, breaker, deadlines."""
 
     retry_max_attempts: PositiveInt = 3  # tries per leaf, the first included
@@ -133,15 +160,15 @@ class Resilience(Table):
     health_check_interval_ms: Milliseconds = 30_000
 
 
-class Overrides(Table):
-    """`overrides`: fields of the request to set, to fill in, or to drop. Content is checked by `routing/overrides.py`."""
+class Overrides(Table, frozen=True):
+    """`overrides`: fields of the request to set, fill in, or drop. Content is checked by `routing/overrides.py`."""
 
     set: dict[str, Any] = {}
     default: dict[str, Any] = {}
     drop: list[str] = []
 
 
-class Preset(Table):
+class Preset(Table, frozen=True):
     """`preset` of a virtual chat model: applied when it is the requested id."""
 
     system_prompt: Text | None = None
@@ -149,7 +176,7 @@ class Preset(Table):
     overrides: Overrides | None = None
 
 
-class Target(Table):
+class Target(Table, frozen=True):
     """One entry of `targets`. `when` is checked by `routing/conditions.py`."""
 
     model: Text
@@ -160,7 +187,7 @@ class Target(Table):
     remap: Annotated[dict[str, Any] | None, UNBUILT] = None
 
 
-class VirtualModel(Table):
+class VirtualModel(Table, frozen=True):
     """`[[virtual_models]]`: an id that carries routing logic."""
 
     id: Identifier
@@ -174,14 +201,14 @@ class VirtualModel(Table):
     listed: bool = True
 
 
-class Model(Table):
+class Model(Table, frozen=True):
     """`[[providers.models]]`: a foundation model, a plain upstream binding."""
 
     id: Identifier
-    upstream_id: Text | None = None  # what is sent upstream; default: the id
     capabilities: Annotated[list[Capability], Meta(min_length=1)]
-    modalities: list[str] = ["text"]
-    apis: list[Literal["chat", "responses", "messages", "gemini", "converse", "cohere"]] | None = None
+    upstream_id: Text | None = None  # what is sent upstream; default: the id
+    modalities: list[str] = field(default_factory=lambda: ["text"])
+    apis: list[Api] | None = None
     stream: bool = True  # false: this leaf cannot stream
     context_length: PositiveInt | None = None  # tokens
     max_output_tokens: PositiveInt | None = None
@@ -190,10 +217,10 @@ class Model(Table):
     cost_per_1m_cached_input: Price | None = None
     cost_per_1m_cache_write: Price | None = None
     cost_per_1k_searches: Price | None = None
-    release_date: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")] | None = None
+    release_date: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")] | None = None
 
 
-class ProviderKey(Table):
+class ProviderKey(Table, frozen=True):
     """`[[providers.keys]]`: one of several credentials of a provider."""
 
     label: Text
@@ -201,15 +228,15 @@ class ProviderKey(Table):
     weight: Annotated[int, Meta(ge=1, le=4_294_967_295)] = 1
 
 
-class Provider(Table):
+class Provider(Table, frozen=True):
     """`[[providers]]`: a configured upstream."""
 
     name: Text
-    kind: ProviderKind
+    kind: Annotated[ProviderKind, UNBUILT_KINDS]
     api_key_env: Text | None = None  # name of the environment variable that holds the key
     keys: list[ProviderKey] = []
     base_url: Text | None = None
-    api_version: Annotated[str, Meta(pattern=r"^\S+$")] | None = None  # azure only
+    api_version: Annotated[str, Meta(pattern=r"^\S+\Z")] | None = None  # azure only
     decisions_path: Annotated[str | None, UNBUILT] = None
     forward_unknown_fields: Annotated[bool | None, UNBUILT] = None
     forward_headers: list[Text] = []  # further client headers sent upstream
@@ -223,12 +250,12 @@ class Provider(Table):
     models: list[Model] = []
 
 
-class Config(Table):
+class Config(Table, frozen=True):
     """The whole document."""
 
-    config_source: Annotated[Literal["file", "db"], Meta(extra={"unbuilt_values": ["db"]})] = "file"
+    config_source: Annotated[Literal["file", "db"], unbuilt_values("db")] = "file"
     log_format: Literal["pretty", "json"] = "pretty"
-    prices: Annotated[Literal["config", "auto"], Meta(extra={"unbuilt_values": ["auto"]})] = "config"
+    prices: Annotated[Literal["config", "auto"], unbuilt_values("auto")] = "config"
     server: Server = Server()
     auth: Auth = Auth()
     telemetry: Telemetry = Telemetry()
@@ -250,8 +277,9 @@ class Config(Table):
 class Fault(msgspec.Struct, frozen=True):
     """One thing wrong with a document.
 
-    `path` leads to the offending key or value, such as `("virtual_models", 0, "targets", 1, "model")`. `message` says what is
-    wrong, `fix` what to write instead. `warning` faults never refuse a document. `positions.py` turns the path into a line.
+    `path` leads to the offending key or value, such as `("virtual_models", 0, "targets", 1, "model")`. `message` says
+    what is wrong, `fix` what to write instead. `warning` faults never refuse a document. `positions.py` turns the path
+    into a line.
     """
 
     path: tuple[str | int, ...]
