@@ -1,8 +1,8 @@
 """Overrides: what a virtual model sets, fills in or drops in the request of one attempt.
 
-`check_overrides` holds a table against the fields its capability allows, `fold` turns the tables of every level on the way to
-a leaf into one `Edits`, `apply` puts those into one attempt's copy of the request. Values are encoded once, at load, and never
-shown afterwards: they are the operator's text.
+`check_overrides` holds a table against the fields its capability allows, `fold` turns the tables of every level on the
+way to a leaf into one `Edits`, `apply` puts those into one attempt's copy of the request. Values are encoded once, at
+load, and never shown afterwards: they are the operator's text.
 
 Leaves to others: which levels there are (`tree.py`), and cutting a body into spans (`dialects`).
 """
@@ -10,7 +10,7 @@ Leaves to others: which levels there are (`tree.py`), and cutting a body into sp
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -38,11 +38,9 @@ class Edits(msgspec.Struct, frozen=True):
         """Field names only: values are operator text."""
         return f"Edits(set={sorted(self.set)}, default={sorted(self.default)}, drop={sorted(self.drop)})"
 
-    def __rich_repr__(self) -> Iterator[tuple[str, list[str]]]:
+    def __rich_repr__(self) -> list[tuple[str, object]]:
         """Field names only, for rich too."""
-        yield "set", sorted(self.set)
-        yield "default", sorted(self.default)
-        yield "drop", sorted(self.drop)
+        return [("set", sorted(self.set)), ("default", sorted(self.default)), ("drop", sorted(self.drop))]
 
     def __bool__(self) -> bool:
         """Whether anything is changed at all."""
@@ -52,14 +50,14 @@ class Edits(msgspec.Struct, frozen=True):
 NO_EDITS = Edits()
 
 _TYPED = frozenset({"temperature", "top_p", "max_tokens", "stop", "dimensions", "encoding_format", "top_n"})
-"""Fields the gateway itself understands: a client that sends null has not sent them. Any other counts once its key is there."""
+"""Fields the gateway itself understands: null there means not sent. Any other is sent once its key is there."""
 
 
 def fold(levels: Sequence[Overrides]) -> Edits:
     """Return what the tables of all levels, outermost first, come to.
 
-    A client's value beats every default, and the innermost default wins. Then `set` and `drop` act level by level from the
-    outside in, `drop` last within a level; so the last word on a field decides, and it also beats every default.
+    A client's value beats every default, and the innermost default wins. Then `set` and `drop` act level by level from
+    the outside in, `drop` last within a level; so the last word on a field decides, and it also beats every default.
 
     Source: docs/virtual-models.md, "Overrides".
     """
