@@ -34,6 +34,7 @@ ORDER = (
     "transport",  # outward sockets
     "telemetry",
     "respond",
+    "fastlane",  # a client's connection
     "gateway",  # the life of a request, in order
     "control",  # frames between the processes
     "worker",  # the data-plane process: nothing from here down is loaded by it
