@@ -27,6 +27,15 @@ PositiveInt = Annotated[int, Meta(ge=1)]
 Milliseconds = Annotated[int, Meta(ge=1, le=86_400_000)]
 Text = Annotated[str, Meta(min_length=1, pattern=r"\S")]
 Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:/-]+\Z")]
+Unspaced = Annotated[str, Meta(pattern=r"^\S+\Z")]
+Date = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")]
+PATTERNS = {
+    r"\S": "something other than spaces",
+    r"^[A-Za-z0-9._:/-]+\Z": "only letters, digits and . _ : / -",
+    r"^\S+\Z": "it without spaces",
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z": 'a date such as "2025-01-31"',
+}
+"""What each pattern asks for, as the object of "write"."""
 Number = Decimal | int
 Price = Decimal | Annotated[int, Meta(ge=0)]  # msgspec takes no range on a Decimal: check.py holds it to the same
 
@@ -217,7 +226,7 @@ class Model(Table, frozen=True):
     cost_per_1m_cached_input: Price | None = None
     cost_per_1m_cache_write: Price | None = None
     cost_per_1k_searches: Price | None = None
-    release_date: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")] | None = None
+    release_date: Date | None = None
 
 
 class ProviderKey(Table, frozen=True):
@@ -236,7 +245,7 @@ class Provider(Table, frozen=True):
     api_key_env: Text | None = None  # name of the environment variable that holds the key
     keys: list[ProviderKey] = []
     base_url: Text | None = None
-    api_version: Annotated[str, Meta(pattern=r"^\S+\Z")] | None = None  # azure only
+    api_version: Unspaced | None = None  # azure only
     decisions_path: Annotated[str | None, UNBUILT] = None
     forward_unknown_fields: Annotated[bool | None, UNBUILT] = None
     forward_headers: list[Text] = []  # further client headers sent upstream

@@ -1,0 +1,187 @@
+"""What the fields of a document mean to each other: names taken twice, addresses, keys.
+
+Runs on a document whose shape is right. Virtual models, beyond the ids they take and the keys they pin, are left to
+`routing/compile.py`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from lumen_gateway.config.schema import Config, Fault, Provider, Target
+from lumen_gateway.config.wording import dotted, nearest, one_of, quoted
+
+Path = tuple[str | int, ...]
+
+MASTER_KEY = "LUMEN_MASTER_KEY"
+NEEDS_BASE_URL = frozenset({"azure", "cloudflare", "ollama", "vllm"})  # no address that all customers share
+
+_HOST = re.compile(r"[A-Za-z0-9._-]+\Z").match
+
+
+def check_rules(config: Config) -> list[Fault]:
+    """Return every broken rule between fields."""
+    return [*_names(config), *_ids(config), *_each_provider(config), *_dates(config), *_pins(config)]
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def _names(config: Config) -> Iterator[Fault]:
+    first: dict[str, int] = {}
+    for index, provider in enumerate(config.providers):
+        other = first.setdefault(provider.name, index)
+        path = ("providers", index, "name")
+        if other != index:
+            yield Fault(
+                path, f"{quoted(provider.name)} is already the name of providers[{other}]", "rename one of them"
+            )
+        if not provider.name.isprintable():
+            yield Fault(
+                path, f"{quoted(provider.name)} holds control characters", "remove them: the name goes to headers"
+            )
+
+
+def _ids(config: Config) -> Iterator[Fault]:
+    """One namespace for foundation and virtual models: an id has one meaning."""
+    first: dict[str, tuple[Path, str]] = {}
+    for path, model_id, owner in _declared(config):
+        other, other_owner = first.setdefault(model_id, (path, owner))
+        if other != path:
+            wrong = f"{quoted(model_id)} is declared twice: by {other_owner} ({dotted(other[:-1])}) and by {owner}"
+            yield Fault(path, wrong, "rename one of them; upstream_id keeps the name the upstream knows")
+
+
+def _declared(config: Config) -> Iterator[tuple[Path, str, str]]:
+    for outer, provider in enumerate(config.providers):
+        for inner, model in enumerate(provider.models):
+            yield ("providers", outer, "models", inner, "id"), model.id, f"provider {quoted(provider.name)}"
+    for index, virtual in enumerate(config.virtual_models):
+        yield ("virtual_models", index, "id"), virtual.id, f"virtual_models[{index}]"
+
+
+# --- providers --------------------------------------------------------------------------------------------------------
+
+
+def _each_provider(config: Config) -> Iterator[Fault]:
+    for index, provider in enumerate(config.providers):
+        path = ("providers", index)
+        yield from _address(provider, path)
+        yield from _credentials(provider, path)
+
+
+def _address(provider: Provider, path: Path) -> Iterator[Fault]:
+    if provider.base_url is not None:
+        fix = _url_fix(provider.base_url, provider.kind)
+        if fix:
+            yield Fault((*path, "base_url"), "is not a usable URL", fix)
+    elif provider.kind in NEEDS_BASE_URL:
+        fix = 'add it: base_url = "https://..."'
+        yield Fault((*path, "base_url"), f"is missing: {provider.kind} has no address of its own", fix)
+    if provider.api_version is not None and provider.kind != "azure":
+        yield Fault((*path, "api_version"), f"means nothing to {provider.kind}", "remove it; only azure has one")
+
+
+def _url_fix(url: str, kind: str) -> str:
+    """Return what to change in a base URL, or nothing. The URL is not repeated: a user part holds a password."""
+    if not url.isprintable() or " " in url:
+        return "remove the spaces"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return "check the brackets and the port of its host"
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        return "start it with https:// or http:// and a host"
+    if "@" in parts.netloc:
+        return "remove the user part; the key's variable is named by api_key_env"
+    if port == 0 or not _is_host(host):
+        return "check its host; an international name is written in its xn-- form"
+    if "#" in url:
+        return "remove the fragment"
+    if "?" in url and kind != "azure":
+        return "remove the query"
+    return ""
+
+
+def _is_host(host: str) -> bool:
+    if ":" not in host:
+        return _HOST(host) is not None
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _credentials(provider: Provider, path: Path) -> Iterator[Fault]:
+    if provider.api_key_env is not None and provider.keys:
+        yield Fault((*path, "api_key_env"), "is given together with keys", "list it as one of the keys")
+    labels: set[str] = set()
+    for index, key in enumerate(provider.keys):
+        where = (*path, "keys", index)
+        if key.label in labels:
+            yield Fault(
+                (*where, "label"), f"{quoted(key.label)} is already a label of this provider", "rename one of them"
+            )
+        labels.add(key.label)
+        yield from _variable(key.api_key_env, (*where, "api_key_env"))
+    yield from _variable(provider.api_key_env, (*path, "api_key_env"))
+
+
+def _variable(name: str | None, path: Path) -> Iterator[Fault]:
+    if name == MASTER_KEY:
+        yield Fault(path, f"{MASTER_KEY} guards this gateway", "name the variable that holds the provider's own key")
+
+
+def _dates(config: Config) -> Iterator[Fault]:
+    for outer, provider in enumerate(config.providers):
+        for inner, model in enumerate(provider.models):
+            if model.release_date is not None and not _is_date(model.release_date):
+                path = ("providers", outer, "models", inner, "release_date")
+                yield Fault(path, f"{quoted(model.release_date)} is no day of the calendar", "write YYYY-MM-DD")
+
+
+def _is_date(text: str) -> bool:
+    try:
+        datetime.date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+# --- pinned keys ------------------------------------------------------------------------------------------------------
+
+
+def _pins(config: Config) -> Iterator[Fault]:
+    providers = {model.id: provider for provider, model in config.models()}
+    virtual = {each.id for each in config.virtual_models}
+    for outer, each in enumerate(config.virtual_models):
+        for inner, target in enumerate(each.targets):
+            if target.key is not None:
+                yield from _pin(target, providers, virtual, ("virtual_models", outer, "targets", inner, "key"))
+
+
+def _pin(target: Target, providers: dict[str, Provider], virtual: set[str], path: Path) -> Iterator[Fault]:
+    assert target.key is not None
+    if target.model in virtual:
+        yield Fault(
+            path, f"{quoted(target.model)} is a virtual model", "pin the key where the foundation model is a target"
+        )
+        return
+    provider = providers.get(target.model)
+    if provider is None:
+        return  # an unknown model: routing/compile.py says so
+    labels = [key.label for key in provider.keys]
+    if target.key in labels:
+        return
+    wrong = f"provider {quoted(provider.name)} has no key labelled {quoted(target.key)}"
+    near = nearest(target.key, labels)
+    if not labels:
+        yield Fault(path, wrong, "remove it, or give the provider [[providers.keys]]")
+    else:
+        yield Fault(path, wrong, f"write {quoted(near)}" if near else f"write {one_of(labels)}")
