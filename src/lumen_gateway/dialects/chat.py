@@ -1,0 +1,271 @@
+"""OpenAI Chat Completions, the request: what a client sent, and the body each attempt sends upstream.
+
+Between two speakers of this dialect a request passes through: the upstream's body is the client's with a few top-level
+spans exchanged, everything else byte for byte. What the answers look like is in `chat_answer` and `chat_stream`.
+
+Source: OpenAI API reference, "Create chat completion"; docs/providers.md, "What is edited on the way".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from lumen_gateway.dialects import spans
+from lumen_gateway.dialects.spans import Fields
+from lumen_gateway.errors import invalid
+
+_NULL = msgspec.Raw(b"null")
+_TRUE = msgspec.Raw(b"true")
+_NOTHING = (_NULL, msgspec.Raw(b"[]"))
+_SYSTEM = msgspec.Raw(b'"system"')
+_INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
+
+_encode = msgspec.json.Encoder().encode
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_objects = msgspec.json.Decoder(list[Fields]).decode
+_decode_object = msgspec.json.Decoder(Fields).decode
+
+
+class _Part(msgspec.Struct, frozen=True):
+    type: Any = "text"
+    text: Any = None
+    image_url: msgspec.Raw = _NULL
+
+    def is_text(self) -> bool:
+        return self.type == "text" and self.image_url == _NULL
+
+
+class _Image(msgspec.Struct, frozen=True):
+    detail: Any = None
+
+
+_decode_content = msgspec.json.Decoder(str | list[_Part] | None).decode
+_decode_image = msgspec.json.Decoder(_Image).decode
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One turn as the client wrote it; only `role` is promised. `content` is decoded by who needs it."""
+
+    role: str
+    content: msgspec.Raw = _NULL
+
+    def text(self) -> str:
+        """Return the text of all text parts, put together. A part with an image is never text."""
+        content = self._decoded()
+        if isinstance(content, str):
+            return content
+        return "".join(part.text for part in content if part.is_text() and isinstance(part.text, str))
+
+    def image_details(self) -> list[str]:
+        """Return the `detail` of each image, "auto" where none is given. Whatever has `image_url` is an image."""
+        content = self._decoded()
+        if isinstance(content, str):
+            return []
+        return [_detail(part.image_url) for part in content if part.image_url != _NULL]
+
+    def _decoded(self) -> str | list[_Part]:
+        try:
+            return _decode_content(self.content) or ""
+        except msgspec.DecodeError:  # a shape this gateway does not know: the upstream's to judge
+            return ""
+
+
+def _detail(image_url: msgspec.Raw) -> str:
+    try:
+        detail = _decode_image(image_url).detail
+    except msgspec.DecodeError:
+        detail = None
+    return detail if isinstance(detail, str) else "auto"
+
+
+class ChatRequest:
+    """A client's request: its top-level fields as bytes, and the few values that routing and accounting read.
+
+    Shape: `model` is "" when absent; `max_output_tokens` is None when unset; `n` is 1 when unset. JSON null is unset.
+    """
+
+    __slots__ = ("_has_images", "_messages", "fields", "include_usage", "max_output_tokens", "model", "n", "stream")
+
+    def __init__(self, fields: Fields) -> None:
+        self.fields = fields
+        self._messages = _messages(fields)
+        self.model: str = ""
+        self.stream: bool = False
+        self.include_usage: bool = False
+        self.max_output_tokens: int | None = None
+        self.n: int = 1
+        self._has_images: bool | None = None
+
+    def messages(self) -> list[Message]:
+        """Return the turns; never empty."""
+        return self._messages
+
+    def has_images(self) -> bool:
+        """Say whether any part of any message has an `image_url`."""
+        if self._has_images is None:
+            self._has_images = b'"image_url"' in bytes(self.fields["messages"]) and any(
+                message.image_details() for message in self._messages
+            )
+        return self._has_images
+
+    def has_tools(self) -> bool:
+        """Say whether the client offers tools, in today's or the old `functions` form."""
+        fields = self.fields
+        return fields.get("tools", _NULL) not in _NOTHING or fields.get("functions", _NULL) not in _NOTHING
+
+
+class _StreamOptions(msgspec.Struct, frozen=True):
+    include_usage: bool | None = None
+
+
+# Field -> how it decodes and what it must be. `messages` apart; every other field is the upstream's to judge.
+_TYPES: dict[str, tuple[Callable[[msgspec.Raw], Any], str]] = {
+    "model": (msgspec.json.Decoder(str | None).decode, "a string"),
+    "stream": (msgspec.json.Decoder(bool | None).decode, "true or false"),
+    "stream_options": (
+        msgspec.json.Decoder(_StreamOptions | None).decode,
+        "an object, its `include_usage` true or false",
+    ),
+    "max_tokens": (msgspec.json.Decoder(int | None).decode, "a whole number, 0 or more"),
+    "max_completion_tokens": (msgspec.json.Decoder(int | None).decode, "a whole number, 0 or more"),
+    "n": (msgspec.json.Decoder(int | None).decode, "a whole number, 0 or more"),
+    "temperature": (msgspec.json.Decoder(float | None).decode, "a number"),
+    "top_p": (msgspec.json.Decoder(float | None).decode, "a number"),
+}
+_decode_messages = msgspec.json.Decoder(list[Message]).decode
+
+
+def parse_request(body: bytes) -> ChatRequest:
+    """Read a client's body far enough to route it.
+
+    Raises: Failure `LM-1001` naming the field at fault, never what it holds.
+    """
+    fields = spans.split(body)
+    request = ChatRequest(fields)
+    request.model = _typed(fields, "model") or ""
+    request.stream = _typed(fields, "stream") or False
+    options = _typed(fields, "stream_options")
+    request.include_usage = options is not None and bool(options.include_usage)
+    request.n = _count(fields, "n") or 1
+    tokens = _count(fields, "max_tokens")
+    completion_tokens = _count(fields, "max_completion_tokens")
+    request.max_output_tokens = tokens if completion_tokens is None else completion_tokens
+    _typed(fields, "temperature")
+    _typed(fields, "top_p")
+    return request
+
+
+def with_messages(request: ChatRequest, messages: msgspec.Raw) -> ChatRequest:
+    """Return the request with other messages; the rest is shared."""
+    changed = ChatRequest(request.fields | {"messages": messages})
+    changed.model = request.model
+    changed.stream = request.stream
+    changed.include_usage = request.include_usage
+    changed.max_output_tokens = request.max_output_tokens
+    changed.n = request.n
+    return changed
+
+
+def _typed(fields: Fields, name: str) -> Any:
+    raw = fields.get(name)
+    if raw is None:
+        return None
+    decode, wanted = _TYPES[name]
+    try:
+        return decode(raw)
+    except msgspec.DecodeError:
+        raise invalid(f"`{name}` must be {wanted}.") from None
+
+
+def _count(fields: Fields, name: str) -> int | None:
+    count: int | None = _typed(fields, name)
+    if count is not None and count < 0:
+        raise invalid(f"`{name}` must be {_TYPES[name][1]}.")
+    return count
+
+
+def _messages(fields: Fields) -> list[Message]:
+    try:
+        messages = _decode_messages(fields.get("messages", _NULL))
+    except msgspec.DecodeError:
+        messages = []
+    if not messages:
+        raise invalid("`messages` must be a non-empty list of objects, each with a `role` that is a string.")
+    return messages
+
+
+class ChatRules(msgspec.Struct, frozen=True):
+    """What an upstream makes of the fields on which compatible servers differ."""
+
+    include_usage: bool = True  # takes stream_options.include_usage
+    developer: bool = False  # takes the role `developer`; others are sent `system`
+    max_tokens_field: str | None = None  # the only one of max_tokens and max_completion_tokens it honours
+
+
+OPEN = ChatRules()
+_MAX_TOKENS_FIELDS = ("max_tokens", "max_completion_tokens")
+
+
+def upstream_body(
+    request: ChatRequest, model: msgspec.Raw, rules: ChatRules, edit: Callable[[Fields], None] | None = None
+) -> bytes:
+    """Write the body of one attempt, from the client's own and nothing an earlier attempt changed.
+
+    Shape:  `model` is the upstream's id as JSON; `edit` changes the copied fields in place, before the rules apply.
+    Source: docs/providers.md, "What is edited on the way".
+    """
+    fields = request.fields.copy()
+    fields["model"] = model
+    if edit is not None:
+        edit(fields)
+    if request.stream:
+        _ask_for_usage(fields, rules)
+    if not rules.developer:
+        _rename_developer(fields)
+    if rules.max_tokens_field is not None:
+        fields = _with_max_tokens(fields, rules.max_tokens_field)
+    return spans.join(fields)
+
+
+def _ask_for_usage(fields: Fields, rules: ChatRules) -> None:
+    options = fields.get("stream_options", _NULL)
+    if options == _NULL:
+        if rules.include_usage:
+            fields["stream_options"] = _INCLUDE_USAGE
+        return
+    merged = _decode_object(options)
+    if rules.include_usage:
+        if merged.get("include_usage") == _TRUE:
+            return
+        merged["include_usage"] = _TRUE
+    else:
+        merged.pop("include_usage", None)
+    if merged:
+        fields["stream_options"] = msgspec.Raw(_encode(merged))
+    else:
+        del fields["stream_options"]
+
+
+def _rename_developer(fields: Fields) -> None:
+    if b'"developer"' not in bytes(fields["messages"]):
+        return
+    messages = _decode_objects(fields["messages"])
+    for message in messages:
+        if _decode_text(message["role"]) == "developer":
+            message["role"] = _SYSTEM
+    fields["messages"] = msgspec.Raw(_encode(messages))
+
+
+def _with_max_tokens(fields: Fields, wanted: str) -> Fields:
+    """Return the fields with the limit under the wanted name, in its place; of two limits the wanted one stays."""
+    (other,) = (name for name in _MAX_TOKENS_FIELDS if name != wanted)
+    if other not in fields:
+        return fields
+    if fields.get(wanted, _NULL) != _NULL:
+        del fields[other]
+        return fields
+    fields.pop(wanted, None)
+    return {wanted if name == other else name: value for name, value in fields.items()}

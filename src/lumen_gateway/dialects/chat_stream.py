@@ -1,0 +1,186 @@
+"""OpenAI Chat Completions, the stream: relayed as bytes, read along frame by frame.
+
+The reader decides about each frame whether it goes on, and keeps what the executor asks of a stream: has it had output,
+is this an error, has it ended, what did it use. Every data frame is parsed, into a struct that skips what nobody here
+asks for; that is the price of never relaying broken JSON. When to commit, and what an error leads to, is decided
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from lumen_gateway.dialects.chat_answer import (
+    FAILED_FINISHES,
+    NO_ERROR,
+    Output,
+    ended_well,
+    finish_error,
+    is_error,
+    read_usage,
+    wrap_error,
+)
+from lumen_gateway.dialects.chat_repair import FrameRepair
+from lumen_gateway.dialects.sse import Frame
+from lumen_gateway.records import Usage
+
+_ERROR_EVENTS = frozenset({b"error", b"response.failed"})
+_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+
+
+class _Choice(msgspec.Struct, frozen=True, gc=False):
+    index: int | None = 0
+    delta: Output | None = None
+    finish_reason: Any = None
+    error: msgspec.Raw = NO_ERROR
+
+
+class _Chunk(msgspec.Struct, frozen=True, gc=False):
+    choices: list[_Choice] | None = None
+    usage: Any = None
+    error: msgspec.Raw = NO_ERROR
+
+
+class _ErrorOnly(msgspec.Struct, frozen=True):
+    error: msgspec.Raw = NO_ERROR
+
+
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+_decode_error_only = msgspec.json.Decoder(_ErrorOnly).decode
+
+
+class StreamReader:
+    """Reads one upstream stream.
+
+    `output`: text, reasoning, a tool call, a refusal or audio has come; `output_frames` counts the frames with any.
+    `error`: the payload of the first error frame, whatever form it had. `done`: `[DONE]` was seen; nothing after it is
+    read or forwarded. `dropped`: data frames withheld because they are not JSON. `usage`: the last one reported.
+    """
+
+    __slots__ = (
+        "_finishes",
+        "_include_usage",
+        "_open",
+        "_repair",
+        "done",
+        "dropped",
+        "error",
+        "output",
+        "output_frames",
+        "usage",
+    )
+
+    def __init__(self, repair: bool, include_usage: bool) -> None:
+        self.output = False
+        self.output_frames = 0
+        self.error: bytes | None = None
+        self.done = False
+        self.dropped = 0
+        self.usage: Usage | None = None
+        self._finishes: dict[int | None, str] = {}
+        self._open: set[int | None] = set()
+        self._repair = FrameRepair() if repair else None
+        self._include_usage = include_usage
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a finish reason on every choice that started."""
+        return bool(self._finishes) and not self._open
+
+    @property
+    def finish_reasons(self) -> tuple[str, ...]:
+        """The finish reason of each choice that has one."""
+        return tuple(self._finishes.values())
+
+    @property
+    def filtered(self) -> bool:
+        """Whether a content filter ended it before any output."""
+        return not self.output and "content_filter" in self._finishes.values()
+
+    @property
+    def empty(self) -> bool:
+        """Whether it ended well with nothing in it."""
+        return not self.output and (self.done or self.finished) and ended_well(self.finish_reasons)
+
+    def read(self, frame: Frame) -> bytes | None:
+        """Take one frame; return the bytes to forward, None for a frame that is withheld.
+
+        Shape: the frame's own bytes, unless it was repaired. Withheld are frames after `[DONE]`, frames that are not
+               JSON, and the usage-only chunk of a client that did not ask for one.
+        """
+        if self.done:
+            return None
+        data = frame.data
+        if data is None:
+            return frame.raw
+        if data == b"[DONE]":
+            self.done = True
+            return frame.raw
+        if frame.event in _ERROR_EVENTS:
+            return self._read_error_event(frame.raw, data)
+        try:
+            chunk = _decode_chunk(data)
+        except msgspec.ValidationError:
+            return self._read_odd(frame.raw, data)
+        except _UNREADABLE:
+            return self._read_broken(frame.raw, data)
+        if chunk.error is not NO_ERROR and is_error(chunk.error):
+            self._fail(data)
+        if chunk.usage is not None:
+            self.usage = read_usage(chunk.usage) or self.usage
+        if chunk.choices:
+            self._read_choices(chunk.choices)
+        elif chunk.choices is not None and chunk.usage and not self._include_usage:
+            return None
+        if self._repair is not None and (repaired := self._repair.repair(data)) is not None:
+            return b"data: " + repaired + b"\n\n"
+        return frame.raw
+
+    def _read_choices(self, choices: list[_Choice]) -> None:
+        output = False
+        for choice in choices:
+            if choice.delta is not None and not choice.delta.is_empty():
+                output = True
+            if choice.finish_reason:
+                self._finish(choice.index, choice.finish_reason)
+            elif choice.index not in self._finishes:
+                self._open.add(choice.index)
+            if choice.error is not NO_ERROR and is_error(choice.error):
+                self._fail(wrap_error(choice.error))
+        if output:
+            self.output = True
+            self.output_frames += 1
+
+    def _finish(self, index: int | None, reason: object) -> None:
+        text = reason if isinstance(reason, str) else "unknown"
+        self._finishes[index] = text
+        self._open.discard(index)
+        if text in FAILED_FINISHES:
+            self._fail(finish_error(text))
+
+    def _fail(self, payload: bytes) -> None:
+        if self.error is None:
+            self.error = payload
+
+    def _read_error_event(self, raw: bytes, data: bytes) -> bytes:
+        self._fail(data)
+        # From a field named `error`: no SDK looks there.
+        return raw if b"data:" in raw else b"data: " + data + b"\n\n"
+
+    def _read_odd(self, raw: bytes, data: bytes) -> bytes:
+        """JSON, but not a chunk: the client's to judge, unless it says that it is an error."""
+        try:
+            if is_error(_decode_error_only(data).error):
+                self._fail(data)
+        except msgspec.DecodeError:
+            pass
+        return raw
+
+    def _read_broken(self, raw: bytes, data: bytes) -> bytes | None:
+        if data.strip() == b"[DONE]":
+            self.done = True
+            return raw
+        self.dropped += 1
+        return None

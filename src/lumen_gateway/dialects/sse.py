@@ -1,0 +1,116 @@
+"""Server-sent events: bytes to frames and nothing else; what a frame means is the dialects' business.
+
+Frames keep the bytes they came from, so that a relay forwards an upstream's stream unchanged while it reads along:
+the `raw` of all frames, put together, is the input.
+
+Source: WHATWG HTML, "Server-sent events", 9.2.5 and 9.2.6, with two liberties: a last frame without its blank line
+counts, and a field named `error` (older llama.cpp servers) is an error event.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_BOM = b"\xef\xbb\xbf"
+# A line end, then another: LF, CR and CRLF in any mix. CRLF alone is one line end, so CR LF does not match.
+_BLANK_LINE = re.compile(rb"\n\n|[\r\n]\r\n?")
+
+
+class Frame(NamedTuple):
+    """One event. `event` is empty when not named; `data` is None for comments, blank lines and other fields alone."""
+
+    raw: bytes
+    event: bytes
+    data: bytes | None
+
+
+class EventTooLarge(ValueError):  # noqa: N818 - reads as what it is; the dialects' errors carry no suffix
+    """An event grew past the limit before it ended."""
+
+
+class Splitter:
+    """Cuts a byte stream into frames, however it was split on the way.
+
+    Time is linear in the input for any splitting. A CRLF cut in two does not delay its frame: the LF then leads the raw
+    bytes of the next one.
+    """
+
+    def __init__(self, max_event_bytes: int) -> None:
+        self._max_event_bytes = max_event_bytes
+        self._pending = bytearray()
+        self._searched = 0  # bytes of pending known to hold no blank line
+        self._started = False
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Return the frames that are whole now.
+
+        Raises: EventTooLarge; the stream is then beyond use.
+        """
+        if self._pending or b"\r" in chunk:
+            return self._feed_slowly(chunk)
+        frames = []
+        start = 0
+        while (end := chunk.find(b"\n\n", start)) >= 0:
+            frames.append(self._frame(chunk[start : end + 2]))
+            start = end + 2
+        if start < len(chunk):
+            self._keep(chunk[start:])
+        return frames
+
+    def end(self) -> Frame | None:
+        """Return the last frame if the stream stopped without its blank line. Whoever forwards it adds that line."""
+        if not self._pending:
+            return None
+        raw = bytes(self._pending)
+        self._pending.clear()
+        return self._frame(raw)
+
+    def _feed_slowly(self, chunk: bytes) -> list[Frame]:
+        pending = self._pending
+        pending += chunk
+        frames = []
+        start = 0
+        for match in _BLANK_LINE.finditer(pending, max(0, self._searched - 1)):
+            frames.append(self._frame(bytes(pending[start : match.end()])))
+            start = match.end()
+        del pending[:start]
+        self._keep(b"")
+        return frames
+
+    def _keep(self, rest: bytes) -> None:
+        self._pending += rest
+        self._searched = len(self._pending)
+        self._check_size(self._searched)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._max_event_bytes:
+            raise EventTooLarge(f"an event of the stream is larger than {self._max_event_bytes} bytes")
+
+    def _frame(self, raw: bytes) -> Frame:
+        self._check_size(len(raw))
+        # The form nearly every frame has: one data line, LF, blank line.
+        if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2 and b"\r" not in raw:
+            self._started = True
+            return Frame(raw, b"", raw[6:-2])
+        text = raw
+        if not self._started:
+            self._started = True
+            text = raw.removeprefix(_BOM)
+        return _parse(raw, text)
+
+
+def _parse(raw: bytes, text: bytes) -> Frame:
+    event = b""
+    data: list[bytes] = []
+    for line in text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            data.append(value)
+        elif name == b"event":
+            event = value
+        elif name == b"error":
+            event = b"error"
+            data.append(value)
+    return Frame(raw, event, b"\n".join(data) if data else None)
