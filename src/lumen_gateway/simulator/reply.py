@@ -1,7 +1,7 @@
 """What a scripted upstream answers: one frozen value per reply, and builders for the usual ones.
 
 A `Reply` says everything about one answer: status, headers, body or frames, how the bytes are cut up in time and size,
-and how the answer goes wrong. `upstream.py` plays it; `script.py` reads replies from a file. Nothing here opens a socket.
+and how the answer goes wrong. `upstream.py` plays it; `script.py` reads replies from a file. No sockets here.
 """
 
 from __future__ import annotations

@@ -95,9 +95,9 @@ def _cut(write: tuple[float, bytes], size: int) -> list[tuple[float, bytes]]:
 class Upstream:
     """A scripted upstream; `async with Upstream(replies) as up` serves on `up.port` of a loopback address.
 
-    `replies` is one reply for every call, a sequence (the n-th call gets the n-th, the last repeats), or a mapping whose
-    keys are paths (`/v1/...`), models, or `*` for the rest; a model's entry goes before its path's. Each entry counts
-    its own calls. A call that nothing is scripted for gets a 404. A function in place of a reply is called with the call.
+    `replies` is one reply for every call, a sequence (the n-th call gets the n-th, the last repeats), or a mapping with
+    paths (`/v1/...`), models, or `*` for the rest as keys; a model's entry goes before its path's. Each entry counts
+    its own calls. A call that nothing is scripted for gets a 404. A function in place of a reply gets the call.
     """
 
     def __init__(

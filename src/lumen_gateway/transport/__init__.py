@@ -1,0 +1,1 @@
+"""The only folder that opens outward sockets: names, connections, and the upstream client on top."""
