@@ -1,8 +1,9 @@
 """The upstream client: one request out, one answer back.
 
 Everything the gateway sends to an upstream goes through `Client.send`; the caller renders the whole request (head and
-body) and owns the answer until it is read or closed. Retries, credentials and meaning are the caller's. The one repetition
-made here: a kept connection that turns out closed before any byte of an answer is replaced by a fresh one, once.
+body) and owns the answer until it is read or closed. Retries, credentials and meaning are the caller's. The one
+repetition made here: a kept connection that turns out closed before any byte of an answer is replaced by a fresh one,
+once.
 Redirects are never followed: they would carry credentials to a place nobody configured.
 """
 
@@ -11,13 +12,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 
+from lumen_gateway.records import Origin
 from lumen_gateway.transport.answer import Answer
 from lumen_gateway.transport.connect import Connector, tls_context
-from lumen_gateway.transport.connection import Dropped, Origin
+from lumen_gateway.transport.connection import Dropped
 from lumen_gateway.transport.pool import Pool
 from lumen_gateway.transport.resolve import Resolver
-
-__all__ = ["Client", "Origin", "Answer"]
 
 
 class Client:

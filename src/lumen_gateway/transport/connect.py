@@ -7,7 +7,8 @@ import os
 import ssl
 
 from lumen_gateway.errors import Failure, Kind
-from lumen_gateway.transport.connection import Connection, Origin, Owner
+from lumen_gateway.records import Origin
+from lumen_gateway.transport.connection import Connection, Owner
 from lumen_gateway.transport.resolve import Resolver
 
 

@@ -1,8 +1,8 @@
 """One socket to an upstream: writes a request, parses what comes back, tells how it ended.
 
 The parser is httptools (llhttp), which refuses a bad status line, header, length or chunk by itself. What it lets pass
-and we do not is refused here: HTTP versions other than 1.0 and 1.1, transfer codings other than a lone `chunked`, any on
-1.0, switching protocols, endless interim answers, and heads or framing without measure. Source: RFC 9112 sections 6, 7.
+and we do not is refused here: HTTP versions other than 1.0 and 1.1, transfer codings other than a lone `chunked`, any
+on 1.0, switching protocols, endless interim answers, heads or framing without measure. Source: RFC 9112, 6 and 7.
 
 An exchange costs one write, one future and no timer: a connection keeps one timer, which looks at the current deadline
 when it fires and is moved only for a deadline earlier than the one it is set to.
@@ -14,9 +14,9 @@ import asyncio
 from typing import Protocol, cast
 
 import httptools
-import msgspec
 
 from lumen_gateway.errors import Failure, Kind
+from lumen_gateway.records import Origin
 from lumen_gateway.transport.answer import Answer
 
 HEAD_LIMIT_BYTES = 65_536
@@ -25,15 +25,6 @@ INTERIM_LIMIT = 16
 _SLICE_BYTES = 262_144  # a request up to this size is one write; the socket's own buffer holds about as much
 
 _NOTED = frozenset((b"content-length", b"transfer-encoding", b"content-encoding"))
-
-
-class Origin(msgspec.Struct, frozen=True):
-    """Where requests go. `host` is a name, or an IP literal without brackets."""
-
-    scheme: str
-    host: str
-    port: int
-    connect_timeout_s: float = 5.0  # name, connection and TLS handshake together
 
 
 class Dropped(Failure):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
-from lumen_gateway.transport.connection import Connection, Origin
+from lumen_gateway.records import Origin
+from lumen_gateway.transport.connection import Connection
 
 
 class Pool:
