@@ -1,7 +1,8 @@
 """OpenAI Chat Completions, the request: what a client sent, and the body each attempt sends upstream.
 
 Between two speakers of this dialect a request passes through: the upstream's body is the client's with a few top-level
-spans exchanged, everything else byte for byte. What the answers look like is in `chat_answer` and `chat_stream`.
+spans exchanged, everything else byte for byte. The other half of the dialect is in `chat_answer`, `chat_stream` and
+`chat_repair`; its public names are here too, so that callers know one module.
 
 Source: OpenAI API reference, "Create chat completion"; docs/providers.md, "What is edited on the way".
 """
@@ -14,8 +15,28 @@ from typing import Any
 import msgspec
 
 from lumen_gateway.dialects import spans
+from lumen_gateway.dialects.chat_answer import DONE, Answer, error_body, error_frame, read_answer
+from lumen_gateway.dialects.chat_repair import repair_answer
+from lumen_gateway.dialects.chat_stream import ChatStream
 from lumen_gateway.dialects.spans import Fields
 from lumen_gateway.errors import invalid
+
+__all__ = [
+    "ChatRequest",
+    "Message",
+    "parse_request",
+    "with_messages",
+    "ChatRules",
+    "OPEN",
+    "upstream_body",
+    "Answer",
+    "read_answer",
+    "repair_answer",
+    "ChatStream",
+    "DONE",
+    "error_body",
+    "error_frame",
+]  # fmt: skip - in the order of a request's life
 
 _NULL = msgspec.Raw(b"null")
 _TRUE = msgspec.Raw(b"true")

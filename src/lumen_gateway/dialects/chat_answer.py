@@ -46,7 +46,7 @@ class Output(msgspec.Struct, frozen=True, gc=False):
             or self.reasoning_details
         )
 
-    def text_bytes(self) -> int:
+    def output_bytes(self) -> int:
         """Return the size of its text in UTF-8."""
         texts = (self.content, self.reasoning_content or self.reasoning, self.refusal)
         return sum(len(text) if text.isascii() else len(text.encode()) for text in texts if isinstance(text, str))
@@ -80,7 +80,7 @@ class Answer(msgspec.Struct, frozen=True):
     filtered: bool = False
     empty: bool = False
     error: bytes | None = None
-    text_bytes: int = 0
+    output_bytes: int = 0
 
 
 def read_answer(body: bytes) -> Answer:
@@ -97,7 +97,7 @@ def read_answer(body: bytes) -> Answer:
     if answer.choices is None:
         raise _malformed()
     messages = [choice.message for choice in answer.choices if choice.message is not None]
-    finishes = tuple(choice.finish_reason for choice in answer.choices if isinstance(choice.finish_reason, str))
+    finishes = tuple(choice.finish_reason for choice in answer.choices if _is_reason(choice.finish_reason))
     has_output = any(not message.is_empty() for message in messages)
     return Answer(
         usage=read_usage(answer.usage),
@@ -106,8 +106,12 @@ def read_answer(body: bytes) -> Answer:
         filtered=not has_output and "content_filter" in finishes,
         empty=not has_output and ended_well(finishes),
         error=_choice_error(answer.choices),
-        text_bytes=sum(message.text_bytes() for message in messages),
+        output_bytes=sum(message.output_bytes() for message in messages),
     )
+
+
+def _is_reason(value: object) -> bool:
+    return isinstance(value, str) and value != ""
 
 
 def _malformed() -> Failure:
@@ -140,7 +144,7 @@ def finish_error(reason: str) -> bytes:
 
 def ended_well(finishes: tuple[str, ...]) -> bool:
     """Say whether every finish reason given is a plain stop."""
-    return all(reason in ("stop", "") for reason in finishes)
+    return all(reason == "stop" for reason in finishes)
 
 
 def read_usage(usage: object) -> Usage | None:

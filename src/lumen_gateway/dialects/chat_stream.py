@@ -51,7 +51,7 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 _decode_error_only = msgspec.json.Decoder(_ErrorOnly).decode
 
 
-class StreamReader:
+class ChatStream:
     """Reads one upstream stream.
 
     `output`: text, reasoning, a tool call, a refusal or audio has come; `output_frames` counts the frames with any.

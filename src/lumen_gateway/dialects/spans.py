@@ -3,8 +3,8 @@
 Pass-through never decodes what it does not need: a body becomes a dict of field name -> the bytes of its value, an edit
 replaces a span, and `join` writes the body again. What was not edited keeps its spelling, unknown fields included.
 
-msgspec checks the grammar, escapes and surrogates of what it skips, but lets invalid UTF-8, numbers of any size and deep
-nesting (up to the interpreter's own limit) through, so those are checked here. A cheap look at the whole body comes
+msgspec checks the grammar, escapes and surrogates of what it skips, but lets invalid UTF-8, numbers of any size and
+nesting up to the interpreter's own limit through, so those are checked here. A cheap look at the whole body comes
 first: only a body that could be at fault is looked at again without its strings.
 """
 
