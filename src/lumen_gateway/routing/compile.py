@@ -1,7 +1,7 @@
 """Config to Plan, or everything that is wrong with its virtual models.
 
-A plan leaves nothing to look up: names are resolved, overrides folded, conditions compiled, routes and escapes written into
-each attempt. `validate.py` and `graph.py` check, `tree.py` follows the references, `generate.py` writes the code.
+A plan leaves nothing to look up: names are resolved, overrides folded, conditions compiled, routes and escapes written
+into each attempt. `validate.py` and `graph.py` check, `tree.py` follows the references, `generate.py` writes the code.
 """
 
 from __future__ import annotations

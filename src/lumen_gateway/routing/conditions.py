@@ -12,7 +12,6 @@ Source: docs/virtual-models.md, "when".
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 import sys
@@ -24,6 +23,7 @@ import msgspec
 import re2
 
 from lumen_gateway.config.schema import Fault
+from lumen_gateway.config.wording import nearest, quoted
 from lumen_gateway.routing.facts import Facts
 
 Path = tuple[str | int, ...]
@@ -345,24 +345,26 @@ class _Parser:
         if attribute is None:
             known = [known for known, other in ATTRIBUTES.items() if self._capability in other.capabilities]
             listed = f'{", ".join(known)}, "metadata.<key>", "header.<name>", any'
-            _refuse(path, f'unknown condition "{name}"', f"{_nearest(name, known)}known: {listed}")
+            _refuse(path, f"unknown condition {quoted(name)}", f"{_meant(name, known)}known: {listed}")
         if self._capability not in attribute.capabilities:
             served = ", ".join(sorted(attribute.capabilities))
-            _refuse(path, f'condition "{name}" is not available for {self._capability}', f"it exists for {served}")
+            _refuse(
+                path, f"condition {quoted(name)} is not available for {self._capability}", f"it exists for {served}"
+            )
         return attribute
 
 
 def _keyed(kind: str, key: str, value: object, path: Path) -> Condition:
     if not key:
         inner = next(iter(value), "name") if isinstance(value, dict) else "name"
-        _refuse(path, f'unknown condition "{kind}"', f'quote the whole key: "{kind}.{inner}" = ...')
+        _refuse(path, f'unknown condition "{kind}"', f"quote the whole key: {quoted(f'{kind}.{inner}')} = ...")
     if kind == "metadata":
         return _comparison(kind, key, _METADATA, value, path)
     name = key.lower()
     if not _HEADER_NAME.fullmatch(name):
-        _refuse(path, f'"{key}" is not a header name', 'write "header.x-my-header" = ...')
+        _refuse(path, f"{quoted(key)} is not a header name", 'write "header.x-my-header" = ...')
     if name in _SECRET_HEADERS:
-        _refuse(path, f'header "{name}" carries credentials and cannot be a condition', "use another header")
+        _refuse(path, f"header {quoted(name)} carries credentials and cannot be a condition", "use another header")
     return _comparison(kind, name, _HEADER, value, path)
 
 
@@ -374,8 +376,8 @@ def _comparison(name: str, key: str | None, attribute: _Attribute, value: object
     [(operator, operand)] = value.items()
     path = (*path, operator)
     if operator not in attribute.operators:
-        meant = _nearest(operator, attribute.operators)
-        _refuse(path, f'"{operator}" is not an operator here', f"{meant}known: {', '.join(attribute.operators)}")
+        meant = _meant(operator, attribute.operators)
+        _refuse(path, f"{quoted(operator)} is not an operator here", f"{meant}known: {', '.join(attribute.operators)}")
     pattern = operand if operator == "regex" and isinstance(operand, str) else ""
     return Comparison(name, key, operator, _operand(operator, operand, attribute.types, path), pattern)
 
@@ -433,6 +435,6 @@ def _type_of(scalar: str | float | bool) -> ValueType:
     return "string" if isinstance(scalar, str) else "number"
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f'did you mean "{near[0]}"? ' if near else ""
+def _meant(name: str, known: Iterable[str]) -> str:
+    near = nearest(name, known)
+    return f"did you mean {quoted(near)}? " if near else ""

@@ -1,8 +1,8 @@
 """Trees written as Python: one function for each virtual model on the way that depends on the request.
 
-The code only picks and joins: every run of attempts that can be known at load is a prebuilt tuple. Names and comments are
-the only text in it that comes from the document, as plain identifiers and printable comments; values are bound through
-the namespace, so nothing an operator wrote is ever evaluated.
+The code only picks and joins: every run of attempts that can be known at load is a prebuilt tuple. Names and comments
+are the only text in it that comes from the document, as plain identifiers and printable comments; values are bound
+through the namespace, so nothing an operator wrote is ever evaluated.
 
 Where a node stands among its siblings decides what its first attempt `opens`: 0 the whole list, n+1 a target of level n
 (`plan.py` keeps that as a bit mask). Below a split this is known only after the draw, so functions there take it as an

@@ -24,7 +24,7 @@ _SHARE_LESS = "use fewer rules, or point fewer of them at models that are large 
 
 
 class _Measure(msgspec.Struct, frozen=True):
-    """How much a virtual model comes to with everything it refers to. `deepest` is the child that gives it its depth."""
+    """How much a virtual model comes to with all it refers to. `deepest` is the child that gives it its depth."""
 
     depth: int
     attempts: int

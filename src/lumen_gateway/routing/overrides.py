@@ -9,7 +9,6 @@ Leaves to others: which levels there are (`tree.py`), and cutting a body into sp
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from lumen_gateway.config.schema import Fault, Overrides
+from lumen_gateway.config.wording import nearest, quoted
 
 Path = tuple[str | int, ...]
 
@@ -197,6 +197,6 @@ def _check_value(allowed: dict[str, _Kind], field: str, value: object, path: Pat
 
 
 def _unknown(field: str, allowed: dict[str, _Kind], path: Path) -> Fault:
-    near = difflib.get_close_matches(field, allowed, 1)
-    meant = f'did you mean "{near[0]}"? ' if near else ""
-    return Fault(path, f'"{field}" cannot be overridden', f"{meant}allowed: {', '.join(allowed)}")
+    near = nearest(field, allowed)
+    meant = f"did you mean {quoted(near)}? " if near else ""
+    return Fault(path, f"{quoted(field)} cannot be overridden", f"{meant}allowed: {', '.join(allowed)}")

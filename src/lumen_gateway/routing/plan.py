@@ -3,12 +3,12 @@
 A request asks once, `Plan.find(id)` then `Entry.decide(facts, draw)`, and gets the attempts it may make, first to try
 first. Everything about a target that can be known at load is already inside its `Attempt`.
 
-**Escapes.** Each fallback or split on the way to a leaf is a *level* (0 is the outermost). An attempt carries its escapes
-innermost first: a trigger mask and the level it leads out to. `starts` says at which levels the attempt opens a new
-target (bit n for level n; 0 for the attempt that opens the whole list). The escape of level n leads to the next attempt
-whose `starts` holds n, unless an outer target begins before it. Levels rather than indexes make segments position-free:
-the compiled functions glue prebuilt tuples together and never copy an attempt, whatever length a switch in between gave
-them.
+**Escapes.** Each fallback or split on the way to a leaf is a *level* (0 is the outermost). An attempt carries its
+escapes innermost first: a trigger mask and the level it leads out to. `starts` says at which levels the attempt opens a
+new target (bit n for level n; 0 for the attempt that opens the whole list). The escape of level n leads to the next
+attempt whose `starts` holds n, unless an outer target begins before it. Levels rather than indexes make segments
+position-free: the compiled functions glue prebuilt tuples together and never copy an attempt, whatever length a switch
+in between gave them.
 """
 
 from __future__ import annotations

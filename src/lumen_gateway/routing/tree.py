@@ -1,7 +1,7 @@
 """The tree behind a virtual model: references followed, overrides folded, escapes and routes written into every leaf.
 
-One tree per requested id, because a leaf reached on two ways has two routes and two sets of edits. `generate.py` turns the
-tree into code; only documents that `validate.py` found sound come here, so every name resolves and nothing is deep.
+One tree per requested id, because a leaf reached on two ways has two routes and two sets of edits. `generate.py` turns
+the tree into code; only documents found sound by `validate.py` come here, so every name resolves and nothing is deep.
 """
 
 from __future__ import annotations

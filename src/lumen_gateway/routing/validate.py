@@ -1,4 +1,4 @@
-"""What can be wrong with a virtual model looked at by itself, and with the targets it names directly. All faults at once.
+"""What can be wrong with a virtual model by itself, and with the targets it names directly. All faults at once.
 
 Shapes, ranges, ids taken twice and pinned keys are checked by `config`; loops and sizes by `graph.py`.
 """
@@ -13,7 +13,7 @@ from lumen_gateway.config.schema import Config, Fault, Preset, Target, VirtualMo
 from lumen_gateway.config.wording import nearest, quoted
 from lumen_gateway.routing.conditions import Condition, parse
 from lumen_gateway.routing.overrides import check_overrides
-from lumen_gateway.routing.plan import MAX_ATTEMPTS, MAX_DEPTH, canonical
+from lumen_gateway.routing.plan import canonical
 
 Path = tuple[str | int, ...]
 
