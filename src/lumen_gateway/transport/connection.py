@@ -54,6 +54,9 @@ class Owner(Protocol):
 class Connection(asyncio.Protocol):
     """One exchange at a time; between two it belongs to its owner."""
 
+    _unproductive_bytes: int  # received since the last byte of a body
+    _delimited: bool  # the head says where the body ends
+
     def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner, origin: Origin) -> None:
         self.origin = origin
         self.idle_since = 0.0  # set by the owner
@@ -180,7 +183,7 @@ class Connection(asyncio.Protocol):
         if self._message_over:
             self._release(answer)
         elif self._unproductive_bytes > HEAD_LIMIT_BYTES:
-            self._refuse(answer, "the upstream's answer has a head or framing over 64 KiB")
+            self._refuse(answer, "the upstream's answer is not valid HTTP: its header or framing is too large")
         else:
             answer.wake()
 
@@ -192,20 +195,20 @@ class Connection(asyncio.Protocol):
             raise _RefusedError("data after the end of the answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; a trailer is only counted."""
-        self._fields += 1
-        self._head_bytes += len(name) + len(value)
-        if self._fields > HEAD_LIMIT_FIELDS or self._head_bytes > HEAD_LIMIT_BYTES:
-            raise _RefusedError("its header is too large")
+        """Keep a header; a trailer is nothing to us."""
         answer = cast(Answer, self._answer)
         if answer.has_head:
             return
+        headers = answer.headers
+        if len(headers) == HEAD_LIMIT_FIELDS:
+            raise _RefusedError("its header has too many fields")
         name = name.lower()
-        answer.headers.append((name, value))
+        headers.append((name, value))
         if name in _NOTED:
             self._note(answer, name, value)
 
     def _note(self, answer: Answer, name: bytes, value: bytes) -> None:
+        """Remember what the head says about its body, and refuse what could be read in two ways."""
         if name == b"content-length":
             self._delimited = True
         elif name == b"transfer-encoding":
@@ -226,6 +229,8 @@ class Connection(asyncio.Protocol):
             raise _RefusedError("a status that ends no HTTP answer")
         if version != "1.1" and (version != "1.0" or self._chunked):
             raise _RefusedError("an HTTP version that is not spoken here")
+        if self._unproductive_bytes > HEAD_LIMIT_BYTES:  # at most: some of these bytes may follow the head
+            self._measure(answer)
         if status >= 200:
             answer.begin(status)
             self._unproductive_bytes = 0
@@ -233,6 +238,10 @@ class Connection(asyncio.Protocol):
         self._interim += 1
         if self._interim > INTERIM_LIMIT:
             raise _RefusedError("too many interim answers")
+
+    def _measure(self, answer: Answer) -> None:
+        if sum(len(name) + len(value) for name, value in answer.headers) > HEAD_LIMIT_BYTES:
+            raise _RefusedError("its header is too large")
 
     def on_body(self, data: bytes) -> None:
         """Pass a piece of the body on."""
@@ -253,11 +262,9 @@ class Connection(asyncio.Protocol):
     # Inside.
 
     def _reset_head(self) -> None:
-        self._fields = 0
-        self._head_bytes = 0
         self._interim = 0
-        self._unproductive_bytes = 0  # received since the last byte of a body
-        self._delimited = False  # the head says where the body ends
+        self._unproductive_bytes = 0
+        self._delimited = False
         self._chunked = False
         self._message_over = False
         self._reusable = False
