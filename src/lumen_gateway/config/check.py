@@ -125,10 +125,8 @@ def _table(value: dict[str, Any], node: inspect.StructType, path: Path, faults: 
 def _marked(value: Any, node: inspect.Metadata, path: Path, faults: list[Fault]) -> None:
     before = len(faults)
     _check(value, node.type, path, faults)
-    later = (node.extra or {}).get("unbuilt_values", ())
-    if len(faults) == before and value in later:
-        built = [word for word in _words(node) if word not in later]
-        faults.append(Fault(path, f"{quoted(value)} is not in this version", f"write {one_of(built)}"))
+    if len(faults) == before and value in _unbuilt_words(node):
+        faults.append(Fault(path, f"{quoted(value)} is not in this version", f"write {one_of(built_words(node))}"))
 
 
 def _optional(value: Any, node: inspect.UnionType, path: Path, faults: list[Fault]) -> None:
@@ -171,14 +169,22 @@ def _search(pattern: str) -> Callable[[str], re.Match[str] | None]:
 def _word(value: str, node: inspect.LiteralType, path: Path, faults: list[Fault]) -> None:
     if value not in node.values:
         near = nearest(value, _words(node))
-        fix = f"write {quoted(near)}" if near else f"write {one_of(_words(node))}"
-        faults.append(Fault(path, f"{quoted(value)} is unknown", fix))
+        faults.append(Fault(path, f"{quoted(value)} is unknown", f"write {one_of([near] if near else _words(node))}"))
 
 
 def _words(node: inspect.Type) -> list[str]:
     literal = bare(node)
     assert isinstance(literal, inspect.LiteralType)
     return [str(word) for word in literal.values]
+
+
+def _unbuilt_words(node: inspect.Type) -> Sequence[str]:
+    return (node.extra or {}).get("unbuilt_values", ()) if isinstance(node, inspect.Metadata) else ()
+
+
+def built_words(node: inspect.Type) -> list[str]:
+    """Return the words of an enumeration that this version takes."""
+    return [word for word in _words(node) if word not in _unbuilt_words(node)]
 
 
 _PYTHON: dict[type, type] = {
@@ -280,9 +286,9 @@ def _retyped(value: Any, node: inspect.Type, path: Path) -> str:
 def _example(key: str, node: inspect.Type) -> str:
     match bare(node):
         case inspect.LiteralType():
-            return f"{key} = {one_of(_words(node))}"
+            return f"{key} = {one_of(built_words(node))}"
         case inspect.ListType() as array if isinstance(bare(array.item_type), inspect.LiteralType):
-            return f'{key} = ["{_words(array.item_type)[0]}"]'
+            return f"{key} = [{quoted(built_words(array.item_type)[0])}]"
         case inspect.ListType():
             return f'{key} = [{{ model = "..." }}]'
         case _:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from lumen_gateway.config.check import check_shape
 from lumen_gateway.config.overlay import overlay
 from lumen_gateway.config.positions import line_of, lines_of
 from lumen_gateway.config.rules import check_rules
+from lumen_gateway.config.salvage import Damage, salvage
 from lumen_gateway.config.schema import Config, Fault
 from lumen_gateway.config.wording import dotted
 
@@ -27,7 +28,10 @@ DEFAULT_NAMES = ("lumen.toml", "config.toml")  # in the working directory, first
 
 
 class Document(msgspec.Struct, frozen=True, dict=True):
-    """One document as it was read. `config` is None if any fault is more than a warning."""
+    """One document as it was read. `config` is None if any fault is more than a warning.
+
+    `draft` is what could be made of the document for further checks, never for serving; None if it could not be read.
+    """
 
     path: Path
     text: str = ""
@@ -35,6 +39,13 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     faults: tuple[Fault, ...] = ()
     variables: dict[tuple[str | int, ...], str] = {}  # what the environment set, and under which name
     broken_line: int | None = None  # where the text stops being TOML
+    draft: Config | None = None
+    damage: Damage = Damage()
+
+    def with_faults(self, found: Iterable[Fault]) -> Document:
+        """Add what a further check found in `draft`, apart from what only its mending explains."""
+        faults = (*self.faults, *(fault for fault in found if not self.damage.hides(fault)))
+        return msgspec.structs.replace(self, faults=faults, config=self.config if _pass(faults) else None)
 
     def locate(self, fault: Fault) -> str:
         """Say one fault with its place: file and line, or the environment variable it came from."""
@@ -100,13 +111,14 @@ def parse_document(path: Path, raw: bytes, environ: Mapping[str, str]) -> Docume
 
 def _checked(path: Path, text: str, values: dict[str, Any], environ: Mapping[str, str]) -> Document:
     variables, faults = overlay(values, environ)
-    faults += check_shape(values)
-    config = None
-    if all(fault.warning for fault in faults):
-        config = msgspec.convert(values, Config, builtin_types=(Decimal,))
-        faults += check_rules(config)
-    valid = all(fault.warning for fault in faults)
-    return Document(path, text, config if valid else None, tuple(faults), variables)
+    misshapen = check_shape(values)
+    draft = salvage(values, misshapen)
+    document = Document(path, text, draft, (*faults, *misshapen), variables, draft=draft, damage=Damage(misshapen))
+    return document.with_faults(check_rules(draft))
+
+
+def _pass(faults: Iterable[Fault]) -> bool:
+    return all(fault.warning for fault in faults)
 
 
 def _unread(path: Path, message: str, fix: str, text: str = "", *, line: int | None = None) -> Document:

@@ -52,14 +52,15 @@ def _ids(config: Config) -> Iterator[Fault]:
     for path, model_id, owner in _declared(config):
         other, other_owner = first.setdefault(model_id, (path, owner))
         if other != path:
-            wrong = f"{quoted(model_id)} is declared twice: by {other_owner} ({dotted(other[:-1])}) and by {owner}"
+            wrong = f"{quoted(model_id)} is declared twice: by {other_owner} and by {owner}"
             yield Fault(path, wrong, "rename one of them; upstream_id keeps the name the upstream knows")
 
 
 def _declared(config: Config) -> Iterator[tuple[Path, str, str]]:
     for outer, provider in enumerate(config.providers):
         for inner, model in enumerate(provider.models):
-            yield ("providers", outer, "models", inner, "id"), model.id, f"provider {quoted(provider.name)}"
+            path = ("providers", outer, "models", inner)
+            yield (*path, "id"), model.id, f"provider {quoted(provider.name)} ({dotted(path)})"
     for index, virtual in enumerate(config.virtual_models):
         yield ("virtual_models", index, "id"), virtual.id, f"virtual_models[{index}]"
 
