@@ -45,8 +45,10 @@ def said(line: Line) -> str:
 
 
 def unknown_words(command: click.Command, words: tuple[str, ...]) -> list[str]:
-    """Return the words of a command line that the command does not know."""
-    if isinstance(command, click.Group) and words and not words[0].startswith("-"):
+    """Return the words of a command line that the command does not know. Bare options are those of `lumen serve`."""
+    if isinstance(command, click.Group) and words and words[0] not in {"--help", "--version"}:
+        if words[0].startswith("-"):
+            words = ("serve", *words)
         child = command.get_command(click.Context(command), words[0])
         return [words[0]] if child is None else unknown_words(child, words[1:])
     options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
@@ -76,6 +78,7 @@ def test_unknown_commands_and_options_are_seen() -> None:
     serve = click.Command("serve", params=[click.Option(["-c", "--config"])])
     group = click.Group("lumen", {"serve": serve})
     assert unknown_words(group, ("serve", "-c", "lumen.toml")) == []
+    assert unknown_words(group, ("-c", "lumen.toml")) == []
     assert unknown_words(group, ("serve", "--speed=9")) == ["--speed=9"]
     assert unknown_words(group, ("fly",)) == ["fly"]
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from lumen_gateway.config.load import parse_document
+from lumen_gateway.routing.compile import compile_plan
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -44,6 +45,7 @@ def test_document_of_the_docs_has_no_fault(example: Example) -> None:
     document = parse_document(Path(example.page), example.text.encode(), {})
     assert [document.locate(fault) for fault in document.faults] == []
     assert document.config is not None
+    assert [document.locate(fault) for fault in compile_plan(document.config).faults] == []
 
 
 @pytest.mark.parametrize("example", examples("python"), ids=place)

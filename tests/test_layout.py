@@ -7,6 +7,7 @@ may take one aspect of a large module, named after it: `test_retry_backoff.py`.
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,10 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "lumen_gateway"
 TESTS = ROOT / "tests"
 
-WHOLE_PROJECT = frozenset(
-    {"test_imports.py", "test_layout.py", "test_tree.py", "test_requirements.py"}
-    | {"test_docs_errors.py", "test_docs_commands.py", "test_docs_examples.py"}
-)
+OF_THE_PROJECT = re.compile(r"test_(imports|layout|tree|requirements|docs_\w+)\.py")
 """Tests of the project itself, which mirror no module."""
 
-WHOLE_PROGRAM = frozenset({"process", "faults", "recordings"})
+OF_THE_PROGRAM = frozenset({"process", "faults", "recordings"})
 """Folders of tests that run many modules together, or the real program."""
 
 UNCOVERED: frozenset[str] = frozenset({"clock.py", "errors.py", "records.py", "redact.py"})
@@ -64,8 +62,9 @@ def module_behind(path: Path) -> Path | None:
 
 
 def mirroring_tests() -> list[Path]:
-    paths = [path.relative_to(TESTS) for path in python_files(TESTS) if path.name.startswith("test_")]
-    return [TESTS / path for path in paths if path.name not in WHOLE_PROJECT and path.parts[0] not in WHOLE_PROGRAM]
+    tests = [path for path in python_files(TESTS) if path.name.startswith("test_")]
+    mirrors = [path for path in tests if path.relative_to(TESTS).parts[0] not in OF_THE_PROGRAM]
+    return [path for path in mirrors if path.parent != TESTS or not OF_THE_PROJECT.fullmatch(path.name)]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)

@@ -22,6 +22,7 @@ DOWNLOAD_ADDRESS = re.compile(
 )
 OUTSIDE = re.compile(r"\.\./shared|/work/(?:main|shared)")
 LOOKS_OUTSIDE = "Makefile"  # for recorded traffic that may lie beside the checkout
+CITED = re.compile(r"(docs/[\w/-]+\.md)(?:, \"([^\"]+)\")?")
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)(?:#[^)\s]*)?\)")
 
 
@@ -45,6 +46,14 @@ def lines_with(pattern: re.Pattern[str]) -> list[tuple[str, int]]:
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
         if pattern.search(line)
     ]
+
+
+def has_section(page: Path, heading: str) -> bool:
+    """Say whether the page exists and has that heading, if one is asked for."""
+    if not page.exists():
+        return False
+    headings = (line.lstrip("# ").replace("`", "") for line in page.read_text().splitlines() if line.startswith("#"))
+    return heading in {"", *headings}
 
 
 def test_no_file_names_a_registry_or_a_download() -> None:
@@ -73,3 +82,9 @@ def test_a_download_address_would_be_seen(line: str) -> None:
 def test_every_link_of_a_document_leads_somewhere(page: Path) -> None:
     broken = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert broken == []
+
+
+def test_every_page_and_section_that_the_source_cites_exists() -> None:
+    cited = {found for path in files_below(ROOT / "src") for found in CITED.findall(path.read_text())}
+    missing = [f"{page}, {section!r}" for page, section in sorted(cited) if not has_section(ROOT / page, section)]
+    assert missing == []
