@@ -37,11 +37,11 @@ ORDER = (
     "fastlane",  # a client's connection
     "gateway",  # the life of a request, in order
     "control",  # frames between the processes
-    "worker",  # the data-plane process: nothing from here down is loaded by it
+    "worker",  # the data-plane process
     "storage",
     "admin",
     "keeper",  # the parent process
-    "app",  # wires both
+    "app",  # wiring; also where a worker process starts
     "simulator",  # fakes, for the tests and the demo
     "cli",
 )
@@ -67,8 +67,11 @@ IMPURE = frozenset(
 SOCKET_ROOMS = ("transport", "worker", "keeper", "app", "simulator", "cli")
 """The only ones that touch sockets themselves; the others speak through what these hand them."""
 
+WORKER_STARTS = ("app", "worker")
+"""What a worker process begins with."""
+
 KEEPER_ONLY = ("storage", "admin", "keeper")
-"""What a worker must never load, directly or through anything else."""
+"""What it must never load, directly or through anything else."""
 
 KEEPER_LIBRARIES = frozenset({"alembic", "sqlalchemy", "starlette", "tomlkit"})
 
@@ -221,8 +224,9 @@ def test_only_the_processes_and_the_transport_touch_sockets() -> None:
     assert outside == []
 
 
-def test_nothing_a_worker_imports_belongs_to_the_keeper() -> None:
-    loads = closure(HOUSE, "worker", typing_too=True)
+@pytest.mark.parametrize("start", WORKER_STARTS)
+def test_nothing_a_worker_imports_belongs_to_the_keeper(start: str) -> None:
+    loads = closure(HOUSE, start, typing_too=True)
     rooms = [f"{asker} imports {module}" for module, asker in loads.items() if _inside(module, KEEPER_ONLY)]
     libraries = [
         f"{entry.module}:{entry.line} imports {entry.target}"
