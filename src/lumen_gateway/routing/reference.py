@@ -1,8 +1,8 @@
 """The slow, obvious interpreter of virtual models: what the compiled plan is compared with.
 
 Written from the words of `docs/virtual-models.md`, straight from the document, and sharing nothing with the compiler
-but the reading of conditions. Only tests use it. Escapes are indexes here, so that the levels of `plan.py` have something
-to be measured against.
+but the reading of conditions. Only tests use it. Escapes are indexes here, so that the levels of `plan.py` have
+something to be measured against.
 """
 
 from __future__ import annotations
