@@ -119,6 +119,7 @@ class Upstream:
         self._played: dict[str, int] = {}
         self._server: asyncio.Server | None = None
         self._open: set[_Connection] = set()
+        self._news = asyncio.Event()  # a call came in, or a connection closed
 
     @property
     def url(self) -> str:
@@ -145,6 +146,21 @@ class Upstream:
         if self._server is not None:
             await self._server.wait_closed()
 
+    async def called(self, count: int = 1) -> Call:
+        """Return the count-th call once it is here."""
+        while len(self.calls) < count:
+            await self._wait_news()
+        return self.calls[count - 1]
+
+    async def deserted(self) -> None:
+        """Return once no connection is open."""
+        while self._open:
+            await self._wait_news()
+
+    async def _wait_news(self) -> None:
+        self._news.clear()
+        await self._news.wait()
+
     def drop_connections(self) -> None:
         """Close every connection now, idle ones included, and go on listening."""
         for connection in tuple(self._open):
@@ -159,9 +175,20 @@ class Upstream:
     ) -> None:
         await self.stop()
 
+    def opened(self, connection: _Connection) -> None:
+        """Count a connection."""
+        self.connections += 1
+        self._open.add(connection)
+
+    def lost(self, connection: _Connection) -> None:
+        """Forget a closed connection."""
+        self._open.discard(connection)
+        self._news.set()
+
     def answer(self, call: Call) -> Reply:
         """Record a call and pick its reply."""
         self.calls.append(call)
+        self._news.set()
         reply = self._pick(call)
         call.status = reply.status
         if self._on_call is not None:
@@ -211,8 +238,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=0)  # writable means: the kernel has every byte
-        self._upstream.connections += 1
-        self._upstream._open.add(self)
+        self._upstream.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the protocol's signature
         if self._call is not None and not self._call.over.is_set():
@@ -220,7 +246,7 @@ class _Connection(asyncio.Protocol):
             self._call.over.set()
         if self._playing is not None:
             self._playing.cancel()
-        self._upstream._open.discard(self)
+        self._upstream.lost(self)
         self._lost.set()
 
     def data_received(self, data: bytes) -> None:
