@@ -1,0 +1,1 @@
+"""Wire formats, both directions: bytes and shapes, no sockets and no clock."""

@@ -10,7 +10,7 @@ Source: OpenAI API reference, "Create chat completion"; docs/providers.md, "What
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -108,16 +108,29 @@ class ChatRequest:
     Shape: `model` is "" when absent; `max_output_tokens` is None when unset; `n` is 1 when unset. JSON null is unset.
     """
 
-    __slots__ = ("_has_images", "_messages", "fields", "include_usage", "max_output_tokens", "model", "n", "stream")
+    __slots__ = (
+        "_has_images",
+        "_messages",
+        "_typed",
+        "fields",
+        "include_usage",
+        "max_output_tokens",
+        "model",
+        "n",
+        "stream",
+    )
 
-    def __init__(self, fields: Fields) -> None:
+    def __init__(self, fields: Fields, typed: dict[str, Any]) -> None:
         self.fields = fields
+        self.model: str = typed.get("model") or ""
+        self.stream: bool = typed.get("stream") or False
+        self.n: int = typed.get("n") or 1
+        options = typed.get("stream_options")
+        self.include_usage: bool = options is not None and options.include_usage is True
+        tokens: int | None = typed.get("max_completion_tokens")
+        self.max_output_tokens = typed.get("max_tokens") if tokens is None else tokens
+        self._typed = typed
         self._messages = _messages(fields)
-        self.model: str = ""
-        self.stream: bool = False
-        self.include_usage: bool = False
-        self.max_output_tokens: int | None = None
-        self.n: int = 1
         self._has_images: bool | None = None
 
     def messages(self) -> list[Message]:
@@ -142,19 +155,19 @@ class _StreamOptions(msgspec.Struct, frozen=True):
     include_usage: bool | None = None
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_A_COUNT = (msgspec.json.Decoder(_Count | None).decode, "a whole number, 0 or more")
+_A_NUMBER = (msgspec.json.Decoder(float | None).decode, "a number")
 # Field -> how it decodes and what it must be. `messages` apart; every other field is the upstream's to judge.
 _TYPES: dict[str, tuple[Callable[[msgspec.Raw], Any], str]] = {
     "model": (msgspec.json.Decoder(str | None).decode, "a string"),
     "stream": (msgspec.json.Decoder(bool | None).decode, "true or false"),
-    "stream_options": (
-        msgspec.json.Decoder(_StreamOptions | None).decode,
-        "an object, its `include_usage` true or false",
-    ),
-    "max_tokens": (msgspec.json.Decoder(int | None).decode, "a whole number, 0 or more"),
-    "max_completion_tokens": (msgspec.json.Decoder(int | None).decode, "a whole number, 0 or more"),
-    "n": (msgspec.json.Decoder(int | None).decode, "a whole number, 0 or more"),
-    "temperature": (msgspec.json.Decoder(float | None).decode, "a number"),
-    "top_p": (msgspec.json.Decoder(float | None).decode, "a number"),
+    "stream_options": (msgspec.json.Decoder(_StreamOptions | None).decode, "an object with `include_usage` a boolean"),
+    "max_tokens": _A_COUNT,
+    "max_completion_tokens": _A_COUNT,
+    "n": _A_COUNT,
+    "temperature": _A_NUMBER,
+    "top_p": _A_NUMBER,
 }
 _decode_messages = msgspec.json.Decoder(list[Message]).decode
 
@@ -165,47 +178,20 @@ def parse_request(body: bytes) -> ChatRequest:
     Raises: Failure `LM-1001` naming the field at fault, never what it holds.
     """
     fields = spans.split(body)
-    request = ChatRequest(fields)
-    request.model = _typed(fields, "model") or ""
-    request.stream = _typed(fields, "stream") or False
-    options = _typed(fields, "stream_options")
-    request.include_usage = options is not None and bool(options.include_usage)
-    request.n = _count(fields, "n") or 1
-    tokens = _count(fields, "max_tokens")
-    completion_tokens = _count(fields, "max_completion_tokens")
-    request.max_output_tokens = tokens if completion_tokens is None else completion_tokens
-    _typed(fields, "temperature")
-    _typed(fields, "top_p")
-    return request
+    return ChatRequest(fields, {name: _typed(name, raw) for name, raw in fields.items() if name in _TYPES})
 
 
 def with_messages(request: ChatRequest, messages: msgspec.Raw) -> ChatRequest:
     """Return the request with other messages; the rest is shared."""
-    changed = ChatRequest(request.fields | {"messages": messages})
-    changed.model = request.model
-    changed.stream = request.stream
-    changed.include_usage = request.include_usage
-    changed.max_output_tokens = request.max_output_tokens
-    changed.n = request.n
-    return changed
+    return ChatRequest(request.fields | {"messages": messages}, request._typed)
 
 
-def _typed(fields: Fields, name: str) -> Any:
-    raw = fields.get(name)
-    if raw is None:
-        return None
+def _typed(name: str, raw: msgspec.Raw) -> Any:
     decode, wanted = _TYPES[name]
     try:
         return decode(raw)
     except msgspec.DecodeError:
         raise invalid(f"`{name}` must be {wanted}.") from None
-
-
-def _count(fields: Fields, name: str) -> int | None:
-    count: int | None = _typed(fields, name)
-    if count is not None and count < 0:
-        raise invalid(f"`{name}` must be {_TYPES[name][1]}.")
-    return count
 
 
 def _messages(fields: Fields) -> list[Message]:

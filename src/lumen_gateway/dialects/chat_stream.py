@@ -134,14 +134,15 @@ class ChatStream:
             self._read_choices(chunk.choices)
         elif chunk.choices is not None and chunk.usage and not self._include_usage:
             return None
-        if self._repair is not None and (repaired := self._repair.repair(data)) is not None:
+        if self._repair is not None and _may_deviate(chunk) and (repaired := self._repair.repair(data)) is not None:
             return b"data: " + repaired + b"\n\n"
         return frame.raw
 
     def _read_choices(self, choices: list[_Choice]) -> None:
         output = False
         for choice in choices:
-            if choice.delta is not None and not choice.delta.is_empty():
+            delta = choice.delta
+            if delta is not None and (delta.content or not delta.is_empty()):
                 output = True
             if choice.finish_reason:
                 self._finish(choice.index, choice.finish_reason)
@@ -184,3 +185,9 @@ class ChatStream:
             return raw
         self.dropped += 1
         return None
+
+
+def _may_deviate(chunk: _Chunk) -> bool:
+    return not chunk.choices or any(
+        choice.finish_reason == "" or (choice.delta is not None and choice.delta.tool_calls) for choice in chunk.choices
+    )

@@ -35,6 +35,7 @@ _OPENERS = bytes.maketrans(b"{", b"[")
 _SHAPE = bytes.maketrans(b"123456789E{", b"000000000e[")
 _IGNORED = b".+-"
 _LONG_NUMBER = b"0" * (MAX_DIGITS + 1)
+_DIGITS = b"000"  # what either of the two below holds; most bodies are done after this one search
 _BIG_EXPONENT = b"0e000"  # 64 digits and two digits of exponent stay far below the largest double
 _BIG_NUMBER = re.compile(rb"-?[0-9][0-9.]*[eE]\+?[0-9]{3,}")
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
@@ -59,7 +60,7 @@ def split(body: bytes) -> Fields:
     shape = body.translate(_SHAPE, _IGNORED)
     if shape.count(b"[") > MAX_DEPTH:
         _check_depth(body)
-    if _LONG_NUMBER in shape or _BIG_EXPONENT in shape:
+    if _DIGITS in shape and (_LONG_NUMBER in shape or _BIG_EXPONENT in shape):
         _check_numbers(body)
     return fields
 

@@ -51,9 +51,14 @@ class Splitter:
             return self._feed_slowly(chunk)
         frames = []
         start = 0
-        while (end := chunk.find(b"\n\n", start)) >= 0:
-            frames.append(self._frame(chunk[start : end + 2]))
-            start = end + 2
+        while (end := chunk.find(b"\n\n", start) + 2) > 1:
+            raw = chunk[start:end]
+            if raw[:6] == b"data: " and raw.find(b"\n") == len(raw) - 2 and len(raw) <= self._max_event_bytes:
+                self._started = True
+                frames.append(Frame(raw, b"", raw[6:-2]))  # the form nearly every frame has
+            else:
+                frames.append(self._frame(raw))
+            start = end
         if start < len(chunk):
             self._keep(chunk[start:])
         return frames
@@ -89,14 +94,8 @@ class Splitter:
 
     def _frame(self, raw: bytes) -> Frame:
         self._check_size(len(raw))
-        # The form nearly every frame has: one data line, LF, blank line.
-        if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2 and b"\r" not in raw:
-            self._started = True
-            return Frame(raw, b"", raw[6:-2])
-        text = raw
-        if not self._started:
-            self._started = True
-            text = raw.removeprefix(_BOM)
+        text = raw if self._started else raw.removeprefix(_BOM)
+        self._started = True
         return _parse(raw, text)
 
 

@@ -1,8 +1,8 @@
-"""What an upstream's error body holds, whatever its envelope: codes, text, a status, a wait. What it means is `refusals`.
+"""What an upstream's error body holds, whatever its envelope: codes, text, a status, a wait; `refusals` reads them.
 
 25 vendors use a dozen envelopes, proxies in front of them answer in plain text or HTML, and a body may be cut at the
 read limit. So nothing is expected of the shape: of JSON every string is collected by its key, of anything else what a
-scan finds. What a vendor echoes of the request is left out, since a prompt may well speak of context windows and policies.
+scan finds. What a vendor echoes of the request is left out: a prompt may well speak of context windows and policies.
 """
 
 from __future__ import annotations

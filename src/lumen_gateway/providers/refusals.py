@@ -1,8 +1,8 @@
 """What an upstream's refusal means: which failure it is, how long it asks to be left alone.
 
-Statuses mislead: a 400 may be a bad key, an unknown model or an unpaid bill, a 403 a content policy, a 429 a request that
-no waiting will let through. So the body decides first, by codes, then by phrases of vendors' messages in lower case, and
-the status where neither is known.
+Statuses mislead: a 400 may be a bad key, an unknown model or an unpaid bill, a 403 a content policy, a 429 a request
+that no waiting will let through. So the body decides first, by codes, then by phrases of vendors' messages in lower
+case, and the status where neither is known.
 
 Source: vendors' documents, server sources and recorded traffic, state of October 2026. Vendors change texts without
 notice; an entry names whose it is.
@@ -164,7 +164,7 @@ def classify(status: int, header: Lookup, body: bytes, wall_s: float) -> Refusal
 
 
 def classify_in_stream(payload: bytes, wall_s: float) -> Refusal:
-    """Say what an error inside a 200 means: the same as with its status, where it tells one; else the upstream failed."""
+    """Say what an error inside a 200 means: the same as with the status it tells; without one, the upstream failed."""
     seen = read(payload)
     status = seen.status or next(
         (_STATUS_OF_CODE[code] for code in sorted(seen.codes) if code in _STATUS_OF_CODE), None

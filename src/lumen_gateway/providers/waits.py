@@ -1,7 +1,7 @@
 """How long an upstream asks to be left alone: from its headers, else from its error body.
 
 Source: RFC 9110 10.2.3 (Retry-After: seconds or a date); `retry-after-ms` of OpenAI, Azure, Cerebras; RetryInfo of
-Google; prose such as "try again in 6m0s" of OpenAI, Groq, Azure; OpenRouter's reset time. What makes no sense is no wait.
+Google; prose such as "try again in 6m0s" of OpenAI, Groq, Azure; OpenRouter's reset time. Nonsense is no wait.
 """
 
 from __future__ import annotations
