@@ -63,8 +63,9 @@ def _with_command(args: list[str]) -> list[str]:
 @click.group(
     cls=_Lumen,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Without a command: `lumen -c FILE` serves, `lumen --check-config -c FILE` checks.",
 )
+@click.option("-c", "--config", metavar="FILE", expose_value=False, help="Serve this document.")
+@click.option("--check-config", is_flag=True, expose_value=False, help="Check the document instead of serving it.")
 @click.version_option(__version__, message="lumen %(version)s")
 def main() -> None:
     """One endpoint in front of every model provider."""

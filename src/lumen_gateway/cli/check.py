@@ -12,7 +12,7 @@ from lumen_gateway.config.schema import Config
 from lumen_gateway.routing.compile import compile_plan
 
 
-@click.command("check", short_help="Say everything that is wrong with a document.")
+@click.command("check")
 @click.option("-c", "--config", "path", type=click.Path(path_type=Path), help="Default: lumen.toml, else config.toml.")
 @click.pass_context
 def command(ctx: click.Context, path: Path | None) -> None:

@@ -143,9 +143,10 @@ def _array(value: list[Any], node: inspect.ListType, path: Path, faults: list[Fa
 
 
 def _integer(value: int, node: inspect.IntType, path: Path, faults: list[Fault]) -> None:
-    low, high = int(node.ge or _LEAST), int(node.le or _MOST)
+    low = _LEAST if node.ge is None else int(node.ge)
+    high = _MOST if node.le is None else int(node.le)
     if not low <= value <= high:
-        bounds = f"from {low} to {high}" if node.le is not None or value > high else f"of at least {low}"
+        bounds = f"of at least {low}" if node.le is None and value < low else f"from {low} to {high}"
         faults.append(Fault(path, "is out of range", f"write an integer {bounds}"))
 
 

@@ -83,9 +83,8 @@ def read_document(path: Path | None, environ: Mapping[str, str]) -> Document:
     """
     chosen = path or next((Path(name) for name in DEFAULT_NAMES if Path(name).exists()), None)
     if chosen is None:
-        return _unread(
-            Path(DEFAULT_NAMES[0]), f"not found, nor is {DEFAULT_NAMES[1]}", "name the document with -c FILE"
-        )
+        first, second = DEFAULT_NAMES
+        return _unread(Path(first), f"not found, nor is {second}", "name the document with -c FILE")
     try:
         raw = chosen.read_bytes()
     except OSError as exc:
@@ -119,6 +118,15 @@ def _checked(path: Path, text: str, values: dict[str, Any], environ: Mapping[str
 
 def _pass(faults: Iterable[Fault]) -> bool:
     return all(fault.warning for fault in faults)
+
+
+def _floats(value: Any) -> Any:
+    """Return a tree with plain floats: only prices need decimals, and virtual models have none."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, dict):
+        return {key: _floats(item) for key, item in value.items()}
+    return [_floats(item) for item in value] if isinstance(value, list) else value
 
 
 def _unread(path: Path, message: str, fix: str, text: str = "", *, line: int | None = None) -> Document:

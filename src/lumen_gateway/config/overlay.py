@@ -19,7 +19,7 @@ from lumen_gateway.config.schema import Config, Fault
 from lumen_gateway.config.wording import nearest
 
 PREFIX = "LUMEN_"
-OF_THE_PROCESS = frozenset({MASTER_KEY, "LUMEN_WEBHOOK_ALLOWED_HOSTS"})  # read elsewhere, never settings
+OF_THE_PROCESS = frozenset({MASTER_KEY, "LUMEN_LOG", "LUMEN_WEBHOOK_ALLOWED_HOSTS"})  # read elsewhere, never settings
 
 Path = tuple[str | int, ...]
 

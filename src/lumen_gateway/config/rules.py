@@ -1,4 +1,4 @@
-"""What the fields of a document mean to each other: names taken twice, addresses, keys.
+"""What the fields of a document mean to each other: names taken twice, addresses, keys, labels.
 
 Runs on a document whose shape is right. Virtual models, beyond the ids they take and the keys they pin, are left to
 `routing/compile.py`.
@@ -20,12 +20,36 @@ Path = tuple[str | int, ...]
 MASTER_KEY = "LUMEN_MASTER_KEY"
 NEEDS_BASE_URL = frozenset({"azure", "cloudflare", "ollama", "vllm"})  # no address that all customers share
 
+MAX_METADATA_LABELS = 16
+OWN_LABELS = frozenset({"capability", "direction", "estimated", "kind", "media_type", "model", "provider"})
+
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z").match
 _HOST = re.compile(r"[A-Za-z0-9._-]+\Z").match
 
 
 def check_rules(config: Config) -> list[Fault]:
     """Return every broken rule between fields."""
-    return [*_names(config), *_ids(config), *_each_provider(config), *_dates(config), *_pins(config)]
+    parts = (_labels, _names, _ids, _each_provider, _dates, _pins)
+    return [fault for part in parts for fault in part(config)]
+
+
+# --- metric labels ----------------------------------------------------------------------------------------------------
+
+
+def _labels(config: Config) -> Iterator[Fault]:
+    """Source: Prometheus data model, label names."""
+    path: Path = ("telemetry", "metadata_labels")
+    labels = config.telemetry.metadata_labels
+    if len(labels) > MAX_METADATA_LABELS:
+        fix = f"keep at most {MAX_METADATA_LABELS}: each one multiplies the series"
+        yield Fault(path, f"lists {len(labels)} labels", fix)
+    for index, label in enumerate(labels):
+        if not _LABEL(label):
+            yield Fault((*path, index), f"{quoted(label)} is no metric label", "write letters, digits and _ only")
+        elif label.startswith("__") or label in OWN_LABELS:
+            yield Fault((*path, index), f"{quoted(label)} is a label of the gateway's own", "choose another key")
+        elif label in labels[:index]:
+            yield Fault((*path, index), f"{quoted(label)} is listed twice", "remove one")
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -37,13 +61,9 @@ def _names(config: Config) -> Iterator[Fault]:
         other = first.setdefault(provider.name, index)
         path = ("providers", index, "name")
         if other != index:
-            yield Fault(
-                path, f"{quoted(provider.name)} is already the name of providers[{other}]", "rename one of them"
-            )
+            yield Fault(path, f"{quoted(provider.name)} is already the name of providers[{other}]", "rename one")
         if not provider.name.isprintable():
-            yield Fault(
-                path, f"{quoted(provider.name)} holds control characters", "remove them: the name goes to headers"
-            )
+            yield Fault(path, f"{quoted(provider.name)} holds control characters", "remove them: it goes into headers")
 
 
 def _ids(config: Config) -> Iterator[Fault]:
@@ -101,7 +121,7 @@ def _url_fix(url: str, kind: str) -> str:
     if "@" in parts.netloc:
         return "remove the user part; the key's variable is named by api_key_env"
     if port == 0 or not _is_host(host):
-        return "check its host; an international name is written in its xn-- form"
+        return "check its host and port; an international name is written in its xn-- form"
     if "#" in url:
         return "remove the fragment"
     if "?" in url and kind != "azure":
@@ -126,9 +146,7 @@ def _credentials(provider: Provider, path: Path) -> Iterator[Fault]:
     for index, key in enumerate(provider.keys):
         where = (*path, "keys", index)
         if key.label in labels:
-            yield Fault(
-                (*where, "label"), f"{quoted(key.label)} is already a label of this provider", "rename one of them"
-            )
+            yield Fault((*where, "label"), f"{quoted(key.label)} is already a label of this provider", "rename one")
         labels.add(key.label)
         yield from _variable(key.api_key_env, (*where, "api_key_env"))
     yield from _variable(provider.api_key_env, (*path, "api_key_env"))
@@ -170,9 +188,8 @@ def _pins(config: Config) -> Iterator[Fault]:
 def _pin(target: Target, providers: dict[str, Provider], virtual: set[str], path: Path) -> Iterator[Fault]:
     assert target.key is not None
     if target.model in virtual:
-        yield Fault(
-            path, f"{quoted(target.model)} is a virtual model", "pin the key where the foundation model is a target"
-        )
+        fix = "pin the key where the foundation model is the target"
+        yield Fault(path, f"{quoted(target.model)} is a virtual model and has no keys", fix)
         return
     provider = providers.get(target.model)
     if provider is None:

@@ -145,7 +145,7 @@ class Auth(Table, frozen=True):
 class Telemetry(Table, frozen=True):
     """`[telemetry]`: labels of metrics, and where spans go."""
 
-    metadata_labels: Annotated[list[str], UNBUILT] = []
+    metadata_labels: list[str] = []  # keys of the metadata header that become labels of token metrics
     otlp_endpoint: Annotated[Text | None, UNBUILT] = None
 
 
