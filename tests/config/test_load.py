@@ -150,6 +150,21 @@ def test_no_text_raises(text: str) -> None:
     assert (document.config is None) == bool(said(document))
 
 
+def test_numbers_of_virtual_models_are_plain_floats() -> None:
+    target = '{ model = "m", overrides = { set = { temperature = 0.1, stop = ["x"], logit = { a = [1.5, 2] } } } }'
+    virtual = f'[[virtual_models]]\nid = "v"\ncapability = "chat"\nstrategy = "single"\ntargets = [{target}]'
+    draft = parse(GOOD + virtual).draft
+    assert draft is not None
+    overrides = draft.virtual_models[0].targets[0].overrides
+    assert overrides is not None
+    assert repr(overrides.set) == "{'temperature': 0.1, 'stop': ['x'], 'logit': {'a': [1.5, 2]}}"
+
+
+def test_lines_are_counted_alike_with_windows_line_ends() -> None:
+    text = GOOD.replace("9000", "0")
+    assert said(parse(text.replace("\n", "\r\n"))) == said(parse(text))
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 

@@ -95,7 +95,7 @@ def read_document(path: Path | None, environ: Mapping[str, str]) -> Document:
 def parse_document(path: Path, raw: bytes, environ: Mapping[str, str]) -> Document:
     """Do the same for bytes that are at hand; `path` only names them."""
     try:
-        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         line = raw.count(b"\n", 0, exc.start) + 1
         return _unread(path, "is not UTF-8", "save it as UTF-8", line=line)
@@ -111,6 +111,8 @@ def parse_document(path: Path, raw: bytes, environ: Mapping[str, str]) -> Docume
 def _checked(path: Path, text: str, values: dict[str, Any], environ: Mapping[str, str]) -> Document:
     variables, faults = overlay(values, environ)
     misshapen = check_shape(values)
+    if "virtual_models" in values:
+        values["virtual_models"] = _floats(values["virtual_models"])
     draft = salvage(values, misshapen)
     document = Document(path, text, draft, (*faults, *misshapen), variables, draft=draft, damage=Damage(misshapen))
     return document.with_faults(check_rules(draft))
@@ -121,7 +123,7 @@ def _pass(faults: Iterable[Fault]) -> bool:
 
 
 def _floats(value: Any) -> Any:
-    """Return a tree with plain floats: only prices need decimals, and virtual models have none."""
+    """Return a tree with plain floats: only prices need decimals, and what virtual models hold goes into JSON."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, dict):
@@ -139,5 +141,5 @@ _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 def _not_toml(path: Path, text: str, exc: Exception) -> Document:
     said = str(exc) if isinstance(exc, ValueError) else "a number is beyond any range"
     place = _PLACE.search(said)
-    line = None if place is None else int(place[1]) if place[1] else text.rstrip("\n").count("\n") + 1
+    line = None if place is None else int(place[1]) if place[1] else text.rstrip().count("\n") + 1
     return _unread(path, f"is not valid TOML: {_PLACE.sub('', said)}", "", text, line=line)
