@@ -8,6 +8,7 @@ elsewhere.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from lumen_gateway.dialects.sse import Frame
 from lumen_gateway.records import Usage
 
 _ERROR_EVENTS = frozenset({b"error", b"response.failed"})
+_DATA_LINE = re.compile(rb"(?:^|[\r\n])data")
 _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
@@ -132,7 +134,7 @@ class ChatStream:
             self.usage = read_usage(chunk.usage) or self.usage
         if chunk.choices:
             self._read_choices(chunk.choices)
-        elif chunk.choices is not None and chunk.usage and not self._include_usage:
+        elif chunk.usage and not self._include_usage and self.error is None:
             return None
         if self._repair is not None and _may_deviate(chunk) and (repaired := self._repair.repair(data)) is not None:
             return b"data: " + repaired + b"\n\n"
@@ -167,8 +169,9 @@ class ChatStream:
 
     def _read_error_event(self, raw: bytes, data: bytes) -> bytes:
         self._fail(data)
-        # From a field named `error`: no SDK looks there.
-        return raw if b"data:" in raw else b"data: " + data + b"\n\n"
+        if _DATA_LINE.search(raw):
+            return raw
+        return b"data: " + data.replace(b"\n", b"\ndata: ") + b"\n\n"  # from a field named `error`: no SDK looks there
 
     def _read_odd(self, raw: bytes, data: bytes) -> bytes:
         """JSON, but not a chunk: the client's to judge, unless it says that it is an error."""

@@ -1,7 +1,7 @@
 """Server-sent events: bytes to frames and nothing else; what a frame means is the dialects' business.
 
 Frames keep the bytes they came from, so that a relay forwards an upstream's stream unchanged while it reads along:
-the `raw` of all frames, put together, is the input.
+the `raw` of all frames, put together, is the input, but for a blank line missing at its end.
 
 Source: WHATWG HTML, "Server-sent events", 9.2.5 and 9.2.6, with two liberties: a last frame without its blank line
 counts, and a field named `error` (older llama.cpp servers) is an error event.
@@ -64,12 +64,12 @@ class Splitter:
         return frames
 
     def end(self) -> Frame | None:
-        """Return the last frame if the stream stopped without its blank line. Whoever forwards it adds that line."""
+        """Return what is left when the stream stops without a blank line, that line added: more may have to follow it."""
         if not self._pending:
             return None
         raw = bytes(self._pending)
         self._pending.clear()
-        return self._frame(raw)
+        return self._frame(raw + b"\n\n")
 
     def _feed_slowly(self, chunk: bytes) -> list[Frame]:
         pending = self._pending
