@@ -114,6 +114,10 @@ def test_last_frame_without_blank_line_counts_and_gets_it(rest: bytes) -> None:
     assert events_of(frames_of(last.raw + b"data: next\n\n")) == [(b"", b"last"), (b"", b"next")]
 
 
+def test_line_end_left_over_is_kept_as_it_is() -> None:
+    assert raw_of(frames_of(b"data: a\r\n\r", b"\n")) == b"data: a\r\n\r\n"
+
+
 def test_end_after_whole_frames_gives_nothing() -> None:
     splitter = Splitter(LIMIT)
     splitter.feed(b"data: a\n\n")

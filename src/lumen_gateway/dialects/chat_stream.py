@@ -50,6 +50,7 @@ class _ErrorOnly(msgspec.Struct, frozen=True):
 
 
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
+_check_json = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_error_only = msgspec.json.Decoder(_ErrorOnly).decode
 
 
@@ -173,13 +174,16 @@ class ChatStream:
             return raw
         return b"data: " + data.replace(b"\n", b"\ndata: ") + b"\n\n"  # from a field named `error`: no SDK looks there
 
-    def _read_odd(self, raw: bytes, data: bytes) -> bytes:
-        """JSON, but not a chunk: the client's to judge, unless it says that it is an error."""
+    def _read_odd(self, raw: bytes, data: bytes) -> bytes | None:
+        """Not a chunk, but JSON perhaps: then the client's to judge, unless it says that it is an error."""
         try:
+            _check_json(data)
             if is_error(_decode_error_only(data).error):
                 self._fail(data)
-        except msgspec.DecodeError:
-            pass
+        except msgspec.ValidationError:
+            pass  # no object
+        except _UNREADABLE:
+            return self._read_broken(raw, data)
         return raw
 
     def _read_broken(self, raw: bytes, data: bytes) -> bytes | None:

@@ -64,12 +64,12 @@ class Splitter:
         return frames
 
     def end(self) -> Frame | None:
-        """Return what is left when the stream stops without a blank line, that line added: more may have to follow it."""
+        """Return what is left of a stream that stops without a blank line, the line added: more may have to follow."""
         if not self._pending:
             return None
         raw = bytes(self._pending)
         self._pending.clear()
-        return self._frame(raw + b"\n\n")
+        return self._frame(raw + b"\n\n" if raw.strip(b"\r\n") else raw)
 
     def _feed_slowly(self, chunk: bytes) -> list[Frame]:
         pending = self._pending
