@@ -31,7 +31,7 @@ Operator = Literal["eq", "in", "ne", "gt", "gte", "lt", "lte", "regex"]
 ValueType = Literal["string", "number", "bool"]
 
 _MAX_NESTING = 16  # `any` inside `any`; far below what a compiler can take (100)
-_MAX_SHOWN = 60  # characters of an operand in a description
+_MAX_SHOWN = 5  # values of a list in a description
 
 _ALL = frozenset({"chat", "embed", "rerank", "decisions"})
 _TEXT_OPERATORS = ("in", "ne", "regex")
@@ -270,14 +270,44 @@ def describe(condition: Condition) -> str:
         case AnyOf(parts):
             return "(" + " or ".join(describe(part) for part in parts) + ")"
         case Comparison():
-            name = condition.attribute if condition.key is None else f"{condition.attribute}.{condition.key}"
             operator = "=" if condition.operator == "eq" else condition.operator
-            return f"{name} {operator} {_shown(condition)}"
+            return f"{_name(condition)} {operator} {_shown(condition)}"
+
+
+def why_not(condition: Condition, facts: Facts) -> str:
+    """Return what keeps a condition from holding: the facts that decided against it."""
+    match condition:
+        case AllOf(parts):
+            return next(why_not(part, facts) for part in parts if not holds(part, facts))
+        case AnyOf(parts):
+            return " and ".join(dict.fromkeys(why_not(part, facts) for part in parts))
+        case Comparison():
+            value = facts.group_names or None if condition.attribute == "group" else _value(condition, facts)
+            return f"{_name(condition)} is {_word(value)}"
+
+
+def _name(test: Comparison) -> str:
+    return test.attribute if test.key is None else f"{test.attribute}.{test.key}"
 
 
 def _shown(test: Comparison) -> str:
-    text = repr(list(test.operand)) if isinstance(test.operand, tuple) else repr(test.pattern or test.operand)
-    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
+    return quoted(test.pattern) if test.operator == "regex" else _word(test.operand)
+
+
+def _word(value: object) -> str:
+    """Write a value the way the document does, the far end of a long list cut."""
+    match value:
+        case None:
+            return "absent"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return quoted(value)
+        case tuple():
+            more = ", ..." if len(value) > _MAX_SHOWN else ""
+            return f"[{', '.join(_word(each) for each in value[:_MAX_SHOWN])}{more}]"
+        case _:
+            return f"{value:g}"
 
 
 # --- parsing ----------------------------------------------------------------------------------------------------------

@@ -94,6 +94,8 @@ class _Graph:
                 continue  # it leads into a loop
             measure = self._measures[number] = self._measure(number)
             yield from self._crossed(number, measure)
+            if measure.size > MAX_SIZE:
+                continue
             total += measure.size
             if total > MAX_TOTAL_SIZE >= total - measure.size:
                 message = f"the trees of this document have more than {MAX_TOTAL_SIZE} targets, references followed"

@@ -6,7 +6,9 @@ the tree into code; only documents found sound by `validate.py` come here, so ev
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import ClassVar, NamedTuple
 
 import msgspec
@@ -48,6 +50,10 @@ class Draw(msgspec.Struct, frozen=True):
     parts: tuple[Node, ...]
     weights: tuple[int, ...]
     fixed: ClassVar[bool] = False
+
+    def pick(self, drawn: float) -> int:
+        """Return the part that a draw in [0, 1) falls on: ranges by weight, in declaration order."""
+        return bisect(tuple(accumulate(self.weights))[:-1], drawn * sum(self.weights))
 
     def order(self, first: int) -> list[int]:
         """Return the parts in the order they are tried once `first` is drawn."""
