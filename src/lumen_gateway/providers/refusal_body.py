@@ -19,7 +19,7 @@ _ECHO_KEYS = frozenset({"input", "failed_generation", "flagged_input"})
 _MAX_NODES = 10_000
 
 _SCANNED_CODE = re.compile(r'"(?:code|type|reason|status|error_type)"\s*:\s*"([^"\\]{1,200})"')
-_ECHO = re.compile(r"""['"]input['"]|input_value|input=""")
+_ECHO = re.compile(r"""['"](?:input|failed_generation|flagged_input)['"]|input_value|input=""")
 
 
 class ErrorBody(NamedTuple):
