@@ -1,8 +1,8 @@
 """The error registry: what each failure is called, answers, and sets in motion.
 
-One row per failure. The retry loop, the breaker, the escapes between targets and the answer to the client read these rows;
-nothing else decides. Four situations stay apart: the client is wrong (4xx), an upstream failed (429/502/503/504, named), we
-failed (500, opaque), the client left (499).
+One row per failure. The retry loop, the breaker, the escapes between targets and the answer to the client read these
+rows; nothing else decides. Four situations stay apart: the client is wrong (4xx), an upstream failed (429/502/503/504,
+named), we failed (500, opaque), the client left (499).
 
 `docs/errors.md` explains every code to operators; a test compares the two.
 """
@@ -48,6 +48,15 @@ class Trigger(enum.IntFlag):
 TRIGGERS: dict[str, Trigger] = {name: Trigger[name.upper()] for name in PUBLIC_NAMES} | {"any_error": Trigger(4095)}
 """Name in the document -> mask, in canonical order."""
 
+
+def trigger_name(triggers: Trigger) -> str:
+    """Return the document's name of the finest trigger in a mask, or "" when none has a name."""
+    for name in reversed(PUBLIC_NAMES):
+        if triggers & TRIGGERS[name]:
+            return name
+    return ""
+
+
 DEFAULT_TRIGGERS = Trigger.PROVIDER_ERROR | Trigger.RATE_LIMITED | Trigger.TIMEOUT | Trigger.CIRCUIT_OPEN
 
 
@@ -75,6 +84,11 @@ class Kind(enum.Enum):
         member._value_ = number
         member.row = row
         return member
+
+    @property
+    def outcome(self) -> str:
+        """What records and metrics call it: its finest trigger, else its own name."""
+        return trigger_name(self.row.triggers) or self.name.lower()
 
     # The client is wrong.
     INVALID_REQUEST = 1, Row("LM-1001", 400, _REQUEST)
@@ -107,7 +121,7 @@ class Kind(enum.Enum):
     CONNECT_TIMEOUT = 34, Row("LM-3012", 504, _UPSTREAM, True, True, Trigger.TIMEOUT)
     TOTAL_TIMEOUT = 35, Row("LM-3013", 504, _UPSTREAM)
     CIRCUIT_OPEN = 36, Row("LM-3020", 503, _UPSTREAM, triggers=Trigger.CIRCUIT_OPEN)
-    COOLING_DOWN = 37, Row("LM-3020", 503, _UPSTREAM, triggers=Trigger.CIRCUIT_OPEN | Trigger.RATE_LIMITED)
+    COOLING_DOWN = 37, Row("LM-3020", 503, _UPSTREAM, triggers=Trigger.CIRCUIT_OPEN)
     # We failed, or the client left.
     INTERNAL = 40, Row("LM-5001", 500, "internal")
     CLIENT_LEFT = 41, Row("LM-6001", 499, "client_cancelled")
@@ -117,7 +131,9 @@ class Failure(Exception):  # noqa: N818 - the domain's word, see docs/architectu
     """One failure on its way to a decision: retry, escape, or an answer.
 
     `message` is shown to the client: what was wrong and what to do, never a key, a header value, a prompt or an
-    upstream's body. `retry_after_s` is what the upstream or the breaker asked for.
+    upstream's body. `retry_after_s` is what the upstream or the breaker asked for; `cool_s` how long the leaf is to be
+    left alone, when the failure itself says so; `cause` adds the triggers of an earlier failure that this one stands
+    for.
     """
 
     def __init__(
@@ -128,6 +144,8 @@ class Failure(Exception):  # noqa: N818 - the domain's word, see docs/architectu
         provider: str | None = None,
         upstream_status: int | None = None,
         retry_after_s: float | None = None,
+        cool_s: float | None = None,
+        cause: Trigger = Trigger.NONE,
         headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
         super().__init__(message)
@@ -136,7 +154,14 @@ class Failure(Exception):  # noqa: N818 - the domain's word, see docs/architectu
         self.provider = provider
         self.upstream_status = upstream_status
         self.retry_after_s = retry_after_s
+        self.cool_s = cool_s
+        self.cause = cause
         self.headers = headers  # further answer headers, such as Allow
+
+    @property
+    def triggers(self) -> Trigger:
+        """What an escape must name one of to lead on."""
+        return self.kind.row.triggers | self.cause
 
     @property
     def status(self) -> int:

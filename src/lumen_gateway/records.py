@@ -75,12 +75,6 @@ class RequestRecord(msgspec.Struct):
     status: int = 0
     code: str | None = None  # LM code of the failure the client saw
     attempts: list[AttemptRecord] = []
-    served: AttemptRecord | None = None
-
-    @property
-    def usage(self) -> Usage:
-        """Usage of the attempt that served, or none."""
-        return self.served.usage if self.served is not None else NO_USAGE
 
 
 class Recorder(Protocol):
@@ -89,3 +83,15 @@ class Recorder(Protocol):
     def record(self, request: RequestRecord) -> None:
         """Take one finished request."""
         ...
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where an upstream listens; connections are pooled by it.
+
+    Providers with their own connect timeout have their own pool.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    connect_timeout_s: float = 5.0

@@ -1,0 +1,1 @@
+"""Tokens, money, and who may spend them."""

@@ -23,12 +23,13 @@ from lumen_gateway.config.schema import Config, Overrides, Preset, Target, Virtu
 from lumen_gateway.config.wording import nearest, quoted
 from lumen_gateway.errors import PUBLIC_NAMES, TRIGGERS, Trigger
 from lumen_gateway.routing.compile import compile_plan
-from lumen_gateway.routing.conditions import ATTRIBUTES, describe, parse
+from lumen_gateway.routing.conditions import describe
 from lumen_gateway.routing.explain import explain
 from lumen_gateway.routing.facts import Facts
 from lumen_gateway.routing.plan import Attempt, Entry, Plan, canonical, next_attempt
 from lumen_gateway.routing.tree import Grower, triggers_of
 from lumen_gateway.routing.validate import check_models
+from lumen_gateway.routing.when import ATTRIBUTES, parse_when
 
 
 @click.command("plan", short_help="Show what a model id leads to.")
@@ -116,7 +117,7 @@ def _condition_words(model: VirtualModel, target: Target) -> Iterator[str]:
     if target.weight is not None:
         yield f"{target.weight} of {sum(each.weight or 0 for each in model.targets)}:"
     if target.when is not None:
-        condition, _ = parse(target.when, canonical(model.capability), ())
+        condition, _ = parse_when(target.when, canonical(model.capability), ())
         assert condition is not None
         yield f"when {describe(condition)}:"
     elif model.strategy == "switch":

@@ -13,8 +13,9 @@ import msgspec
 
 from lumen_gateway.config.schema import Config, Overrides, Target, VirtualModel
 from lumen_gateway.errors import DEFAULT_TRIGGERS, TRIGGERS, Trigger
-from lumen_gateway.routing.conditions import holds, parse
+from lumen_gateway.routing.conditions import holds
 from lumen_gateway.routing.facts import Facts
+from lumen_gateway.routing.when import parse_when
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -87,7 +88,7 @@ class _Interpreter:
         for target in model.targets:
             if target.when is None:
                 return target
-            condition, _ = parse(target.when, model.capability, ())
+            condition, _ = parse_when(target.when, model.capability, ())
             assert condition is not None
             if holds(condition, self._facts):
                 return target

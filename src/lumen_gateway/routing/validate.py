@@ -11,9 +11,10 @@ import msgspec
 
 from lumen_gateway.config.schema import Config, Fault, Preset, Target, VirtualModel
 from lumen_gateway.config.wording import nearest, quoted
-from lumen_gateway.routing.conditions import Condition, parse
+from lumen_gateway.routing.conditions import Condition
 from lumen_gateway.routing.overrides import check_overrides
 from lumen_gateway.routing.plan import canonical
+from lumen_gateway.routing.when import parse_when
 
 Path = tuple[str | int, ...]
 
@@ -67,7 +68,7 @@ class _Checker:
         yield from _check_weight(model, target, path)
         yield from _check_when(model, target, position, path)
         if target.when is not None and model.strategy == "switch":
-            condition, faults = parse(target.when, capability, (*path, "when"))
+            condition, faults = parse_when(target.when, capability, (*path, "when"))
             yield from faults
             if condition is not None:
                 self.conditions[index, position] = condition

@@ -1,0 +1,188 @@
+"""Wiring: from a document to running objects.
+
+`prepare` turns a checked document into what the keeper sends its worker; `compose` turns that into a gateway in the
+worker, or swaps it into the one that is running. `python -m lumen_gateway.app LISTENER CHANNEL` is the worker process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import random
+import socket
+import sys
+from collections.abc import Mapping
+from decimal import Decimal
+
+import msgspec
+import uvloop
+
+from lumen_gateway import __version__, control
+from lumen_gateway.accounting.ledger import Unlimited
+from lumen_gateway.accounting.prices import Prices, prices_of
+from lumen_gateway.clock import SystemClock
+from lumen_gateway.config.load import Document
+from lumen_gateway.config.schema import Config, Fault, Model, Provider
+from lumen_gateway.execution.breaker import BreakerPolicy
+from lumen_gateway.execution.executor import Executor
+from lumen_gateway.execution.leaf import Credential, Leaf, Timeouts
+from lumen_gateway.execution.retry import RetryPolicy
+from lumen_gateway.gateway import Gateway, Snapshot
+from lumen_gateway.providers import table
+from lumen_gateway.records import Origin
+from lumen_gateway.redact import Secret
+from lumen_gateway.routing.compile import compile_plan
+from lumen_gateway.routing.listing import list_models
+from lumen_gateway.telemetry import log
+from lumen_gateway.telemetry.metrics import Metrics
+from lumen_gateway.transport.client import Client
+from lumen_gateway.worker import work
+
+FORWARDED = frozenset(
+    {b"anthropic-beta", b"anthropic-version", b"openai-beta", b"traceparent", b"tracestate", b"idempotency-key"}
+)
+"""Client headers every upstream may see; a provider's `forward_headers` adds to them."""
+
+
+def prepare(document: Document, environ: Mapping[str, str]) -> tuple[control.Load | None, tuple[Fault, ...]]:
+    """Return what a worker needs to serve the document, or None and every fault that forbids it."""
+    if document.config is None:
+        return None, document.faults
+    compiled = compile_plan(document.config)
+    faults = (*document.faults, *compiled.faults)
+    if compiled.plan is None:
+        return None, faults
+    secrets = {name: environ[name] for name in _variables(document.config) if environ.get(name)}
+    digest = hashlib.blake2b(document.text.encode(), digest_size=32).hexdigest()
+    return control.Load(digest, document.config, secrets), faults
+
+
+def compose(load: control.Load, running: Gateway | None = None) -> Gateway:
+    """Build a gateway that serves the document, or swap it into a running one, which keeps breakers and connections."""
+    snapshot = _snapshot(load)
+    if running is None:
+        executor = Executor(SystemClock(), random.random)
+        running = Gateway(
+            snapshot,
+            executor,
+            Client(),
+            Metrics(executor.states, load.config.telemetry.metadata_labels),
+            Unlimited(),
+            executor.clock,
+            random.random,
+        )
+    resilience = load.config.resilience
+    running.executor.retry = RetryPolicy(
+        resilience.retry_max_attempts, resilience.retry_base_ms / 1000, resilience.retry_max_ms / 1000
+    )
+    running.executor.breaker = BreakerPolicy(
+        resilience.circuit_failure_threshold, resilience.circuit_cooldown_ms / 1000
+    )
+    running.snapshot = snapshot
+    return running
+
+
+def _snapshot(load: control.Load) -> Snapshot:
+    config = load.config
+    plan = compile_plan(config).plan
+    assert plan is not None, "the keeper sends only documents that compile"
+    leaves = {model.id: _leaf(config, provider, model, load.secrets) for provider, model in config.models()}
+    listing = list_models(config)
+    return Snapshot(
+        load.hash,
+        plan,
+        leaves,
+        config.server,
+        msgspec.json.encode({"object": "list", "data": listing}),
+        {str(entry["id"]): msgspec.json.encode(entry) for entry in listing},
+    )
+
+
+def _leaf(config: Config, provider: Provider, model: Model, secrets: Mapping[str, str]) -> Leaf:
+    kind = table.KINDS[provider.kind]
+    upstream_id = model.upstream_id or model.id
+    endpoint = table.endpoint(kind, provider.base_url, upstream_id, provider.api_version)
+    connect_ms = provider.connect_timeout_ms or config.resilience.connect_timeout_ms
+    return Leaf(
+        id=model.id,
+        provider=provider.name,
+        origin=Origin(endpoint.scheme, endpoint.host, endpoint.port, connect_ms / 1000),
+        head=_head(endpoint),
+        model=msgspec.Raw(msgspec.json.encode(upstream_id)),
+        credentials=_credentials(kind, provider, model, secrets),
+        rules=table.chat_rules(kind, provider.base_url, upstream_id),
+        timeouts=_timeouts(config, provider),
+        prices=_prices(model),
+        repair=kind.repair if provider.repair is None else provider.repair,
+        streams=model.stream,
+        images="image" in model.modalities,
+        forward_headers=FORWARDED | {name.lower().encode() for name in provider.forward_headers},
+    )
+
+
+def _head(endpoint: table.Endpoint) -> bytes:
+    """Write the request's head up to where credential, forwarded headers and length go."""
+    return (
+        f"POST {endpoint.path} HTTP/1.1\r\n"
+        f"host: {endpoint.authority}\r\n"
+        f"user-agent: lumen/{__version__}\r\n"
+        "accept: application/json, text/event-stream\r\n"
+        "accept-encoding: identity\r\n"
+        "content-type: application/json\r\n"
+    ).encode()
+
+
+def _credentials(
+    kind: table.Kind, provider: Provider, model: Model, secrets: Mapping[str, str]
+) -> tuple[Credential, ...]:
+    """One entry per key. An unset key is left out of the request, and the upstream says what it thinks of that."""
+
+    def credential(label: str | None, variable: str | None, weight: int) -> Credential:
+        value = secrets.get(variable or "")
+        headers = table.key_line(kind, Secret(value)) if value else Secret(b"")
+        return Credential((provider.name, label, model.id), label, weight, headers)
+
+    if not provider.keys:
+        return (credential(None, provider.api_key_env, 1),)
+    return tuple(credential(key.label, key.api_key_env, key.weight) for key in provider.keys)
+
+
+def _timeouts(config: Config, provider: Provider) -> Timeouts:
+    server = config.server
+    return Timeouts(
+        first_token_s=(provider.first_token_timeout_ms or server.first_token_timeout_ms) / 1000,
+        response_s=(provider.response_timeout_ms or server.response_timeout_ms) / 1000,
+        idle_s=(provider.stream_idle_timeout_ms or server.stream_idle_timeout_ms) / 1000,
+        total_s=(provider.total_timeout_ms or config.resilience.total_timeout_ms) / 1000,
+    )
+
+
+def _prices(model: Model) -> Prices | None:
+    costs = (
+        model.cost_per_1m_input,
+        model.cost_per_1m_output,
+        model.cost_per_1m_cached_input,
+        model.cost_per_1m_cache_write,
+    )
+    return prices_of(*(None if usd is None else Decimal(usd) for usd in costs))
+
+
+def _variables(config: Config) -> set[str]:
+    """Environment variables that hold the document's provider keys."""
+    named = {provider.api_key_env for provider in config.providers}
+    named |= {key.api_key_env for provider in config.providers for key in provider.keys}
+    return {name for name in named if name is not None}
+
+
+def main() -> None:
+    """Run the worker process on the file descriptors its keeper passed."""
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    channel = socket.socket(fileno=int(sys.argv[2]))
+    log.setup("json" if "json" in sys.argv[3:] else "pretty", os.environ.get("LUMEN_LOG", "INFO"))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work(listener, channel, compose))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""A leaf made ready to call: everything about a foundation model that is known before a request comes.
+
+Built once per document by `app.py`; the executor and the exchanges only read it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from lumen_gateway.accounting.prices import Prices
+from lumen_gateway.dialects.chat import ChatRules
+from lumen_gateway.records import Origin
+from lumen_gateway.redact import Secret
+
+Key = tuple[str, str | None, str]
+"""(provider, key label, model): what breakers and cooldowns are kept by."""
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """One key of a leaf's provider.
+
+    `headers` are the complete header lines that carry it, empty for keyless upstreams.
+    """
+
+    key: Key
+    label: str | None
+    weight: int
+    headers: Secret
+
+
+class Timeouts(msgspec.Struct, frozen=True):
+    """Waits of one provider, in seconds."""
+
+    first_token_s: float
+    response_s: float
+    idle_s: float
+    total_s: float
+
+
+class Leaf(msgspec.Struct, frozen=True):
+    """One foundation model, ready to call."""
+
+    id: str
+    provider: str
+    origin: Origin
+    head: bytes  # request line and fixed headers, up to where the credential goes
+    model: msgspec.Raw  # upstream id as JSON
+    credentials: tuple[Credential, ...]
+    rules: ChatRules
+    timeouts: Timeouts
+    prices: Prices | None
+    repair: bool
+    streams: bool
+    images: bool
+    forward_headers: frozenset[bytes]  # client headers this provider may see

@@ -1,0 +1,312 @@
+"""START HERE: one request, from first byte to last.
+
+    serve            which endpoint
+      chat           parse -> route -> admit -> run -> answer -> record
+        _route       the id's plan, its preset, its attempts, minus those that cannot take the request
+        _buffered    one JSON answer
+        _streamed    an event stream: held back to its commit, then relayed
+      _refuse        an error, as a status before the commit, as a frame after it
+
+Everything that depends on the document stands in a `Snapshot`, taken once per request, so a reload never mixes two
+documents inside one. What a failure means is in `errors.py`, which target is next in `routing/plan.py`, how often and
+how long in `execution/`, and how an answer looks on the wire in `respond.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.parse
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from lumen_gateway import respond
+from lumen_gateway.accounting.ledger import Admission, Ledger
+from lumen_gateway.clock import Clock
+from lumen_gateway.config.schema import Server
+from lumen_gateway.dialects.chat import ChatRequest, parse_request, with_messages
+from lumen_gateway.errors import Failure, Kind, invalid
+from lumen_gateway.execution.commit import OpenStream, StreamedChat
+from lumen_gateway.execution.exchange import BufferedChat, Transport
+from lumen_gateway.execution.executor import Exchange, Executor, Job
+from lumen_gateway.execution.heartbeat import Heartbeat
+from lumen_gateway.execution.leaf import Leaf
+from lumen_gateway.execution.relay import final_event, relay
+from lumen_gateway.fastlane import Call
+from lumen_gateway.records import ANONYMOUS, Recorder, RequestRecord
+from lumen_gateway.routing.facts import Facts
+from lumen_gateway.routing.facts.metadata import read_metadata
+from lumen_gateway.routing.plan import Attempt, Entry, Plan, without
+from lumen_gateway.routing.presets import apply_preset
+from lumen_gateway.telemetry import log
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """One document, compiled: what a request needs of it."""
+
+    hash: str
+    plan: Plan
+    leaves: Mapping[str, Leaf]
+    server: Server
+    models: bytes  # the answer of GET /v1/models
+    model: Mapping[str, bytes]  # id -> the answer of GET /v1/models/{id}
+
+
+class Routed(msgspec.Struct):
+    """A request that knows where it may go."""
+
+    snapshot: Snapshot
+    call: Call
+    request: ChatRequest
+    entry: Entry
+    attempts: tuple[Attempt, ...]
+    record: RequestRecord
+    total_at_s: float  # monotonic
+
+    def job(self, exchange: Exchange[T]) -> Job[T]:
+        """Return the executor's part of the request."""
+        return Job(self.attempts, self.snapshot.leaves, exchange, self.total_at_s, self.record.attempts)
+
+
+class Telemetry(Recorder, Protocol):
+    """Where requests are counted and shown."""
+
+    def metadata_rejected(self) -> None:
+        """A metadata header was dropped."""
+        ...
+
+    def answered(self, method: str, template: str, status: int, seconds: float) -> None:
+        """An HTTP answer was sent, on whatever route."""
+        ...
+
+    def render(self) -> bytes:
+        """Return all metrics in Prometheus text."""
+        ...
+
+
+T = TypeVar("T")
+Route = Callable[[Call], Coroutine[Any, Any, None] | None]
+
+
+class Gateway:
+    """Serves the client endpoints. One per worker; `snapshot` is replaced whole on reload."""
+
+    def __init__(  # noqa: PLR0917 - the seams of the request path, each once
+        self,
+        snapshot: Snapshot,
+        executor: Executor,
+        transport: Transport,
+        telemetry: Telemetry,
+        ledger: Ledger,
+        clock: Clock,
+        draw: Callable[[], float],
+    ) -> None:
+        self.snapshot = snapshot
+        self.executor = executor
+        self.transport = transport
+        self.telemetry = telemetry
+        self.ledger = ledger
+        self.clock = clock
+        self.draw = draw
+        self.routes: dict[str, dict[str, Route]] = {
+            "/v1/chat/completions": {"POST": self.chat},
+            "/v1/models": {"GET": self.list_models},
+            "/health": {"GET": self.health},
+            "/metrics": {"GET": self.metrics},
+        }
+
+    def serve(self, call: Call) -> Coroutine[Any, Any, None] | None:
+        """Answer at once, or return the work to do.
+
+        Raises: Failure NO_SUCH_ROUTE or WRONG_METHOD; both before any authentication, naming no path.
+        """
+        methods = self.routes.get(call.path)
+        call.template = call.path
+        if methods is None:
+            if not call.path.startswith("/v1/models/"):
+                call.template = "unmatched"
+                raise Failure(Kind.NO_SUCH_ROUTE, "there is no such route; chat is at POST /v1/chat/completions")
+            call.template, methods = "/v1/models/{id}", {"GET": self.show_model}
+        route = methods.get(call.method)
+        if route is None:
+            allowed = ", ".join(methods)
+            raise Failure(Kind.WRONG_METHOD, f"this route takes {allowed} only", headers=(("allow", allowed),))
+        return route(call)
+
+    def finished(self, call: Call) -> None:
+        """Count an answered call."""
+        seconds = self.clock.monotonic() - call.received_s
+        self.telemetry.answered(call.method, call.template, call.status, seconds)
+
+    # POST /v1/chat/completions
+
+    async def chat(self, call: Call) -> None:
+        """Serve a chat completion, streamed or not; never raises, and leaves exactly one record."""
+        record = RequestRecord(
+            call.request_id, "chat", started_s=call.received_s, started_wall_s=self.clock.wall(), caller=ANONYMOUS
+        )
+        admission: Admission | None = None
+        try:
+            routed = self._route(call, parse_request(call.body), record)
+            admission = self.ledger.admit(record.caller, routed.attempts[0].leaf)
+            await (self._streamed(routed) if routed.request.stream else self._buffered(routed))
+        except Failure as failure:
+            self._refuse(call, record, failure)
+        except asyncio.CancelledError:
+            record.status, record.code = 499, Kind.CLIENT_LEFT.row.code
+            raise
+        except Exception:  # noqa: BLE001 - the outermost frame of the task; logged with its traceback
+            log.crash(call.request_id)
+            self._refuse(call, record, Failure(Kind.INTERNAL, "the gateway failed; its log has the details"))
+        finally:
+            self._record(record, admission)
+
+    def _route(self, call: Call, request: ChatRequest, record: RequestRecord) -> Routed:
+        """Find what the requested id answers to and list the attempts this request may make."""
+        if not request.model:
+            raise invalid("model is missing; name one of the ids that GET /v1/models lists")
+        snapshot = self.snapshot
+        entry = snapshot.plan.find(request.model)
+        if entry is None:
+            raise Failure(Kind.UNKNOWN_MODEL, "there is no such model; GET /v1/models lists the ids that can be called")
+        if "chat" not in entry.capabilities:
+            raise Failure(Kind.WRONG_CAPABILITY, f'model "{entry.id}" does not serve chat')
+        record.requested, record.stream = entry.id, request.stream
+        record.virtual_model = entry.id if entry.virtual else None
+        record.metadata = self._metadata(call)
+        if entry.preset is not None and entry.preset.system_prompt is not None:
+            request = with_messages(request, apply_preset(entry.preset, request.fields["messages"]))
+        attempts = entry.fixed
+        if attempts is None:
+            attempts = entry.decide(Facts.of_chat(request, call.headers, record.metadata, record.caller), self.draw)
+        attempts = _able(attempts, snapshot.leaves, request)
+        total_at_s = record.started_s + snapshot.leaves[attempts[0].leaf].timeouts.total_s
+        return Routed(snapshot, call, request, entry, attempts, record, total_at_s)
+
+    def _metadata(self, call: Call) -> dict[str, str | float | bool] | None:
+        """Read the metadata header; one that breaks its rules is dropped and counted, and the request goes on."""
+        value = call.header(b"x-lumen-metadata") or call.header(b"cf-aig-metadata")
+        if value is None:
+            return None
+        metadata = read_metadata(value)
+        if metadata is None:
+            self.telemetry.metadata_rejected()
+            log.metadata_rejected(call.request_id)
+        return metadata
+
+    async def _buffered(self, routed: Routed) -> None:
+        exchange = BufferedChat(**self._exchange(routed))
+        body = await self.executor.run(routed.job(exchange))
+        routed.record.status = 200
+        routed.call.send(200, respond.JSON + respond.served(routed.record, routed.attempts), body)
+
+    async def _streamed(self, routed: Routed) -> None:
+        server = routed.snapshot.server
+        exchange = StreamedChat(
+            **self._exchange(routed),
+            max_event_bytes=server.max_event_bytes,
+            complete=routed.entry.commit == "complete",
+        )
+        open_early = partial(routed.call.start, 200, respond.EVENT_STREAM) if server.early_headers else None
+        heartbeat = Heartbeat(asyncio.get_running_loop(), server.sse_heartbeat_ms / 1000, routed.call, open_early)
+        heartbeat.start()
+        try:
+            stream = await self.executor.run(routed.job(exchange))
+            await self._relay(routed, exchange, stream)
+        finally:
+            heartbeat.stop()
+
+    async def _relay(self, routed: Routed, exchange: StreamedChat, stream: OpenStream) -> None:
+        call, record = routed.call, routed.record
+        record.status = 200
+        if call.started:
+            call.write(respond.served_comment(record, routed.attempts))
+        else:
+            call.start(200, respond.EVENT_STREAM + respond.served(record, routed.attempts))
+        try:
+            failure = await relay(stream, call, self.clock)
+        finally:
+            exchange.book(stream.record, stream.leaf, stream.reader.usage, stream.reader.output_frames)
+            stream.record.ended_s = self.clock.monotonic()
+        if failure is not None:
+            stream.record.outcome = failure.kind.outcome
+            record.status, record.code = failure.status, failure.kind.row.code
+            log.refused(call.request_id, failure)
+
+    def _exchange(self, routed: Routed) -> dict[str, Any]:
+        """What both forms of a chat exchange are made of."""
+        return {
+            "request": routed.request,
+            "attempts": routed.attempts,
+            "headers": routed.call.headers,
+            "total_at_s": routed.total_at_s,
+            "transport": self.transport,
+            "clock": self.clock,
+            "warn": partial(log.upstream_refused, routed.call.request_id),
+        }
+
+    def _refuse(self, call: Call, record: RequestRecord, failure: Failure) -> None:
+        """Tell the client what failed: as a status while nothing was sent, else as the stream's last event."""
+        record.status, record.code = failure.status, failure.kind.row.code
+        log.refused(call.request_id, failure)
+        if failure.kind is Kind.CLIENT_LEFT:
+            return
+        if not call.started:
+            call.send(*respond.failure_answer(failure))
+        elif not call.complete:
+            call.write(final_event(failure))
+            call.finish()
+
+    def _record(self, record: RequestRecord, admission: Admission | None) -> None:
+        """Close the books of a request: settle or release once, then hand its record over."""
+        record.ended_s = self.clock.monotonic()
+        if admission is not None:
+            tokens = sum(attempt.usage.input + attempt.usage.output for attempt in record.attempts)
+            if tokens:
+                admission.settle(sum(attempt.cost_pico or 0 for attempt in record.attempts), tokens)
+            else:
+                admission.release()
+        self.telemetry.record(record)
+
+    # The small ones: answered at once, no task.
+
+    def health(self, call: Call) -> None:
+        """`GET /health`: alive, no I/O."""
+        call.send(200, respond.JSON, respond.HEALTH)
+
+    def metrics(self, call: Call) -> None:
+        """`GET /metrics` in Prometheus text."""
+        call.send(200, respond.TEXT, self.telemetry.render())
+
+    def list_models(self, call: Call) -> None:
+        """`GET /v1/models`."""
+        call.send(200, respond.JSON, self.snapshot.models)
+
+    def show_model(self, call: Call) -> None:
+        """`GET /v1/models/{id}`; ids may hold slashes, percent-encoded or not."""
+        model_id = urllib.parse.unquote(call.path.removeprefix("/v1/models/"))
+        body = self.snapshot.model.get(model_id)
+        if body is None:
+            raise Failure(Kind.UNKNOWN_MODEL, "there is no such model; GET /v1/models lists the ids that can be called")
+        call.send(200, respond.JSON, body)
+
+
+def _able(attempts: tuple[Attempt, ...], leaves: Mapping[str, Leaf], request: ChatRequest) -> tuple[Attempt, ...]:
+    """Drop the leaves that cannot take this request; if none is left, the first one's reason is the answer."""
+    images = request.has_images()
+
+    def unable(attempt: Attempt) -> bool:
+        leaf = leaves[attempt.leaf]
+        return (images and not leaf.images) or (request.stream and not leaf.streams)
+
+    if not any(map(unable, attempts)):
+        return attempts
+    kept = without(attempts, unable)
+    if kept:
+        return kept
+    first = leaves[attempts[0].leaf]
+    if images and not first.images:
+        raise Failure(Kind.IMAGE_UNSUPPORTED, f'model "{first.id}" takes no images')
+    raise Failure(Kind.WRONG_CAPABILITY, f'model "{first.id}" cannot stream; send "stream": false')

@@ -1,0 +1,95 @@
+"""The one place where an answer or an error becomes bytes: status line, headers, ids, envelopes.
+
+What is written here is the same on every route and every path out of the gateway. Header values come from checked
+configuration, from this module, or from a client's request id that passed `request_id`.
+"""
+
+from __future__ import annotations
+
+import http
+import math
+import random
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from lumen_gateway import __version__
+from lumen_gateway.dialects.chat_answer import error_body
+from lumen_gateway.errors import Failure
+from lumen_gateway.records import AttemptRecord, RequestRecord
+from lumen_gateway.routing.plan import Attempt
+
+SECURITY_HEADERS = (
+    b"x-content-type-options: nosniff\r\n"
+    b"x-frame-options: DENY\r\n"
+    b"referrer-policy: no-referrer\r\n"
+    b"content-security-policy: default-src 'none'; frame-ancestors 'none'\r\n"
+)
+JSON = b"content-type: application/json\r\n"
+TEXT = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
+EVENT_STREAM = b"content-type: text/event-stream\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
+HEALTH = msgspec.json.encode({"status": "ok", "version": __version__})
+
+STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in http.HTTPStatus}
+STATUS_LINES[499] = b"HTTP/1.1 499 Client Closed Request\r\n"
+STATUS_LINES[529] = b"HTTP/1.1 529 Overloaded\r\n"
+
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+
+
+def request_id(sent: bytes | None) -> str:
+    """Return the client's request id if it is one to keep, else a new one in UUID form."""
+    if sent is not None and _REQUEST_ID.fullmatch(sent):
+        return sent.decode("ascii")
+    digits = f"{random.getrandbits(128):032x}"
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
+
+
+def head(status: int, request_id: str, headers: bytes) -> bytes:
+    """Return everything of an answer's head but its framing: the caller adds length or encoding, and the blank line."""
+    line = STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
+    return b"%bx-request-id: %b\r\n%b%b" % (line, request_id.encode(), SECURITY_HEADERS, headers)
+
+
+def header_lines(headers: Iterable[tuple[str, str]]) -> bytes:
+    """Return header lines. Values with characters a header cannot carry are escaped, never passed on."""
+    return b"".join(b"%b: %b\r\n" % (name.encode(), _header_value(value)) for name, value in headers)
+
+
+def _header_value(value: str) -> bytes:
+    return value.encode("ascii", "backslashreplace") if value.isprintable() else ascii(value)[1:-1].encode()
+
+
+def failure_answer(failure: Failure) -> tuple[int, bytes, bytes]:
+    """Return status, header lines and body of an error answer, in the envelope of the path."""
+    row = failure.kind.row
+    headers = JSON + header_lines(failure.headers)
+    if failure.retry_after_s is not None and failure.status in {429, 503}:
+        headers += b"retry-after: %d\r\n" % math.floor(max(failure.retry_after_s, 0.0))
+    return failure.status, headers, error_body(row.code, failure.message, row.type)
+
+
+def served(record: RequestRecord, attempts: Sequence[Attempt]) -> bytes:
+    """Return the header lines that say who answered, on success."""
+    return header_lines(_served(record, attempts))
+
+
+def served_comment(record: RequestRecord, attempts: Sequence[Attempt]) -> bytes:
+    """Return the same as one comment line, for a stream whose head went out before anyone had answered."""
+    return b": %b\n" % b" ".join(b"%b=%b" % (name.encode(), _header_value(v)) for name, v in _served(record, attempts))
+
+
+def _served(record: RequestRecord, attempts: Sequence[Attempt]) -> list[tuple[str, str]]:
+    last: AttemptRecord = record.attempts[-1]
+    lines = [("x-lumen-model-used", last.leaf), ("x-lumen-provider", last.provider)]
+    if record.virtual_model is None:
+        lines.append(("x-lumen-reason", "direct"))
+    else:
+        lines.append(("x-lumen-route", last.route or last.leaf))
+        lines.append(("x-lumen-virtual-model", record.virtual_model))
+        lines.append(("x-lumen-reason", "virtual-model"))
+    if last.index > 0:
+        lines.append(("x-lumen-fallback-from", attempts[0].leaf))
+        lines.append(("x-lumen-fallback-index", str(last.index - 1)))
+    return lines

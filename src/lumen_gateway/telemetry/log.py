@@ -1,0 +1,106 @@
+"""The log: one record a line on stdout, each with a stable `action`, nothing above debug for a request that succeeds.
+
+Messages hold ids, providers, statuses and codes; never a prompt, an answer, a key, a header value or a query. Text that
+came from outside is cleaned before it gets here, and control characters are escaped on the way out, so one record stays
+one line.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import Literal
+
+import msgspec
+
+from lumen_gateway.errors import Failure
+
+logger = logging.getLogger("lumen")
+
+
+def setup(log_format: Literal["pretty", "json"], level: str = "INFO") -> None:
+    """Send the log to stdout in one of its two forms."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(_Json() if log_format == "json" else _Pretty())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logger.setLevel(level)
+
+
+def event(level: int, action: str, message: str, **fields: str | float | None) -> None:
+    """Log one record. `action` names the kind of event and never changes; `fields` are for machines."""
+    if logger.isEnabledFor(level):
+        logger.log(level, message, extra={"action": action, "fields": fields})
+
+
+def refused(request_id: str, failure: Failure) -> None:
+    """A request ended in an error: our own failures and upstreams' at error, the client's at debug."""
+    level = logging.ERROR if failure.status >= 500 else logging.DEBUG
+    event(
+        level,
+        "request.failed",
+        f"{failure.kind.row.code} {failure.message}",
+        request_id=request_id,
+        code=failure.kind.row.code,
+        status=failure.status,
+        provider=failure.provider,
+        upstream_status=failure.upstream_status,
+    )
+
+
+def upstream_refused(request_id: str, provider: str, status: int, text: str | None) -> None:
+    """An upstream answered 4xx; `text` is its own message, cleaned and free of credentials."""
+    event(
+        logging.WARNING,
+        "upstream.refused",
+        f'provider "{provider}" answered {status}',
+        request_id=request_id,
+        provider=provider,
+        upstream_status=status,
+        upstream_error=text,
+    )
+
+
+def metadata_rejected(request_id: str) -> None:
+    """A metadata header broke its rules and was dropped."""
+    event(
+        logging.WARNING,
+        "metadata.rejected",
+        "the metadata header was dropped: it must be a flat JSON object of at most 16 short values",
+        request_id=request_id,
+    )
+
+
+def crash(request_id: str) -> None:
+    """Log the exception being handled: a bug of ours."""
+    logger.exception(
+        "the gateway failed to serve a request", extra={"action": "gateway.crash", "fields": {"request_id": request_id}}
+    )
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "ts": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{record.msecs:03.0f}Z",
+            "level": record.levelname.lower(),
+            "action": getattr(record, "action", record.name),
+            "message": record.getMessage(),
+        }
+        line.update({k: v for k, v in getattr(record, "fields", {}).items() if v is not None})
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line).decode()
+
+
+class _Pretty(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = " ".join(f"{k}={v}" for k, v in getattr(record, "fields", {}).items() if v is not None)
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        line = f"{clock} {record.levelname.lower():7} {record.getMessage()}  {fields}".rstrip()
+        line = line.translate(_CONTROLS)
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
