@@ -122,7 +122,7 @@ def test_brackets_in_strings_and_side_by_side_do_not_count(body: bytes) -> None:
     "number", [b"9" * 64, b"-" + b"9" * 64, b"0." + b"1" * 63, b"1e308", b"0.1e309", b"1e-400", b"5E+2", b"1e10"]
 )
 def test_number_within_the_limits_passes_as_spelled(number: bytes) -> None:
-    body = b'{"a":' + number + b',"b":[' + number + b"]}"
+    body = b'{"a":' + number + b',"b":[' + number + b",true,false,null,{}]}"
     assert spans.join(spans.split(body)) == body
 
 
@@ -133,7 +133,7 @@ def test_longer_number_is_refused(number: bytes) -> None:
 
 @pytest.mark.parametrize("number", [b"1e400", b"-1E400", b"1e+309", b"9.9e308", b"10e99999", b"1" * 64 + b"e260"])
 def test_number_that_is_not_finite_is_refused(number: bytes) -> None:
-    assert "not finite" in refusal_of(b'{"a":{"b":[0,' + number + b"]}}")
+    assert "not finite" in refusal_of(b'{"a":{"b":[0,true,' + number + b',null,false]},"e":"1e5"}')
 
 
 @pytest.mark.parametrize("text", [b"9" * 100, b"1e400", b'\\"1e400', b"call_0e000", b"1,2e999,3"])

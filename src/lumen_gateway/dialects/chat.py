@@ -1,42 +1,23 @@
 """OpenAI Chat Completions, the request: what a client sent, and the body each attempt sends upstream.
 
 Between two speakers of this dialect a request passes through: the upstream's body is the client's with a few top-level
-spans exchanged, everything else byte for byte. The other half of the dialect is in `chat_answer`, `chat_stream` and
-`chat_repair`; its public names are here too, so that callers know one module.
+spans exchanged, everything else byte for byte. What comes back is the matter of `chat_answer`, `chat_stream` and
+`chat_repair`.
 
 Source: OpenAI API reference, "Create chat completion"; docs/providers.md, "What is edited on the way".
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 
 from lumen_gateway.dialects import spans
-from lumen_gateway.dialects.chat_answer import DONE, Answer, error_body, error_frame, read_answer
-from lumen_gateway.dialects.chat_repair import repair_answer
-from lumen_gateway.dialects.chat_stream import ChatStream
 from lumen_gateway.dialects.spans import Fields
-from lumen_gateway.errors import invalid
-
-__all__ = [
-    "ChatRequest",
-    "Message",
-    "parse_request",
-    "with_messages",
-    "ChatRules",
-    "OPEN",
-    "upstream_body",
-    "Answer",
-    "read_answer",
-    "repair_answer",
-    "ChatStream",
-    "DONE",
-    "error_body",
-    "error_frame",
-]  # fmt: skip - in the order of a request's life
+from lumen_gateway.errors import Failure, invalid
 
 _NULL = msgspec.Raw(b"null")
 _TRUE = msgspec.Raw(b"true")
@@ -102,6 +83,40 @@ def _detail(image_url: msgspec.Raw) -> str:
     return detail if isinstance(detail, str) else "auto"
 
 
+class _StreamOptions(msgspec.Struct, frozen=True):
+    include_usage: bool | None = None
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Typed(msgspec.Struct, frozen=True):
+    """The fields that are read here, and must therefore be what they are; every other is the upstream's to judge."""
+
+    messages: list[Message] = []
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    max_tokens: _Count | None = None
+    max_completion_tokens: _Count | None = None
+    n: _Count | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+
+
+_WANTED = {
+    "messages": "a non-empty list of objects, each with a `role` that is a string",
+    "model": "a string",
+    "stream": "true or false",
+    "stream_options": "an object with `include_usage` a boolean",
+    "temperature": "a number",
+    "top_p": "a number",
+}
+_decode_typed = msgspec.json.Decoder(_Typed).decode
+_decode_messages = msgspec.json.Decoder(list[Message]).decode
+_FIELD_AT_FAULT = re.compile(r"at `\$\.(\w+)")
+
+
 class ChatRequest:
     """A client's request: its top-level fields as bytes, and the few values that routing and accounting read.
 
@@ -110,7 +125,6 @@ class ChatRequest:
 
     __slots__ = (
         "_has_images",
-        "_messages",
         "_typed",
         "fields",
         "include_usage",
@@ -120,28 +134,27 @@ class ChatRequest:
         "stream",
     )
 
-    def __init__(self, fields: Fields, typed: dict[str, Any]) -> None:
+    def __init__(self, fields: Fields, typed: _Typed) -> None:
         self.fields = fields
-        self.model: str = typed.get("model") or ""
-        self.stream: bool = typed.get("stream") or False
-        self.n: int = typed.get("n") or 1
-        options = typed.get("stream_options")
-        self.include_usage: bool = options is not None and options.include_usage is True
-        tokens: int | None = typed.get("max_completion_tokens")
-        self.max_output_tokens = typed.get("max_tokens") if tokens is None else tokens
+        self.model = typed.model or ""
+        self.stream = typed.stream or False
+        self.n = typed.n or 1
+        options = typed.stream_options
+        self.include_usage = options is not None and options.include_usage is True
+        tokens = typed.max_completion_tokens
+        self.max_output_tokens = typed.max_tokens if tokens is None else tokens
         self._typed = typed
-        self._messages = _messages(fields)
         self._has_images: bool | None = None
 
     def messages(self) -> list[Message]:
         """Return the turns; never empty."""
-        return self._messages
+        return self._typed.messages
 
     def has_images(self) -> bool:
         """Say whether any part of any message has an `image_url`."""
         if self._has_images is None:
             self._has_images = b'"image_url"' in bytes(self.fields["messages"]) and any(
-                message.image_details() for message in self._messages
+                message.image_details() for message in self._typed.messages
             )
         return self._has_images
 
@@ -151,57 +164,30 @@ class ChatRequest:
         return fields.get("tools", _NULL) not in _NOTHING or fields.get("functions", _NULL) not in _NOTHING
 
 
-class _StreamOptions(msgspec.Struct, frozen=True):
-    include_usage: bool | None = None
-
-
-_Count = Annotated[int, msgspec.Meta(ge=0)]
-_A_COUNT = (msgspec.json.Decoder(_Count | None).decode, "a whole number, 0 or more")
-_A_NUMBER = (msgspec.json.Decoder(float | None).decode, "a number")
-# Field -> how it decodes and what it must be. `messages` apart; every other field is the upstream's to judge.
-_TYPES: dict[str, tuple[Callable[[msgspec.Raw], Any], str]] = {
-    "model": (msgspec.json.Decoder(str | None).decode, "a string"),
-    "stream": (msgspec.json.Decoder(bool | None).decode, "true or false"),
-    "stream_options": (msgspec.json.Decoder(_StreamOptions | None).decode, "an object with `include_usage` a boolean"),
-    "max_tokens": _A_COUNT,
-    "max_completion_tokens": _A_COUNT,
-    "n": _A_COUNT,
-    "temperature": _A_NUMBER,
-    "top_p": _A_NUMBER,
-}
-_decode_messages = msgspec.json.Decoder(list[Message]).decode
-
-
 def parse_request(body: bytes) -> ChatRequest:
     """Read a client's body far enough to route it.
 
     Raises: Failure `LM-1001` naming the field at fault, never what it holds.
     """
     fields = spans.split(body)
-    return ChatRequest(fields, {name: _typed(name, raw) for name, raw in fields.items() if name in _TYPES})
+    try:
+        typed = _decode_typed(body)
+    except msgspec.ValidationError as exc:
+        at_fault = _FIELD_AT_FAULT.search(str(exc))
+        raise _wrong(at_fault[1] if at_fault else "messages") from None
+    if not typed.messages:
+        raise _wrong("messages")
+    return ChatRequest(fields, typed)
 
 
 def with_messages(request: ChatRequest, messages: msgspec.Raw) -> ChatRequest:
     """Return the request with other messages; the rest is shared."""
-    return ChatRequest(request.fields | {"messages": messages}, request._typed)
+    typed = msgspec.structs.replace(request._typed, messages=_decode_messages(messages))
+    return ChatRequest(request.fields | {"messages": messages}, typed)
 
 
-def _typed(name: str, raw: msgspec.Raw) -> Any:
-    decode, wanted = _TYPES[name]
-    try:
-        return decode(raw)
-    except msgspec.DecodeError:
-        raise invalid(f"`{name}` must be {wanted}.") from None
-
-
-def _messages(fields: Fields) -> list[Message]:
-    try:
-        messages = _decode_messages(fields.get("messages", _NULL))
-    except msgspec.DecodeError:
-        messages = []
-    if not messages:
-        raise invalid("`messages` must be a non-empty list of objects, each with a `role` that is a string.")
-    return messages
+def _wrong(field: str) -> Failure:
+    return invalid(f"`{field}` must be {_WANTED.get(field, 'a whole number, 0 or more')}.")
 
 
 class ChatRules(msgspec.Struct, frozen=True):

@@ -14,10 +14,7 @@ from typing import NamedTuple
 
 from lumen_gateway.errors import Kind
 from lumen_gateway.providers.refusal_body import ErrorBody, read
-from lumen_gateway.providers.refusal_log import log_text
 from lumen_gateway.providers.waits import Lookup, wait_s
-
-__all__ = ["Refusal", "classify", "classify_in_stream", "log_text"]
 
 MAX_COOL_S = 300.0
 
