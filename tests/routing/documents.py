@@ -13,7 +13,7 @@ from lumen_gateway.config.schema import Config
 from lumen_gateway.errors import TRIGGERS
 from lumen_gateway.routing.compile import compile_plan
 from lumen_gateway.routing.facts import Facts
-from lumen_gateway.routing.plan import Entry, Plan
+from lumen_gateway.routing.plan import MAX_ATTEMPTS, Entry, Plan
 
 LEAVES = ("a", "b", "c", "d")
 
@@ -70,7 +70,7 @@ def config_of(*virtual_models: dict[str, Any]) -> Config:
     return msgspec.convert(document, Config)
 
 
-# --- random documents ---------------------------------------------------------------------------------------------------
+# --- random documents -------------------------------------------------------------------------------------------------
 
 _SCALARS = st.sampled_from(["pro", "free", "", 0, 1, 1.5, True, False])
 _NUMBERS = st.sampled_from([0, 1, 1.5, 2])
@@ -140,7 +140,7 @@ def _virtual(draw: st.DrawFn, model_id: str, known: list[str]) -> dict[str, Any]
     count = 1 if strategy == "single" else draw(st.integers(2, 4))
     targets: list[dict[str, Any]] = []
     for index in range(count):
-        target = {"model": draw(st.sampled_from(known)), "overrides": draw(st.none() | overrides)}
+        target: dict[str, Any] = {"model": draw(st.sampled_from(known)), "overrides": draw(st.none() | overrides)}
         if strategy == "split":
             target["weight"] = draw(st.integers(1, 3))
         if strategy == "switch" and index < count - 1:
@@ -156,9 +156,12 @@ def _virtual(draw: st.DrawFn, model_id: str, known: list[str]) -> dict[str, Any]
 
 @st.composite
 def trees(draw: st.DrawFn) -> tuple[Config, str]:
-    """Return a document and the id of its outermost virtual model: up to eight, the later around the earlier."""
+    """Return a sound document and the id of its outermost virtual model: up to eight, the later around the earlier."""
     models: list[dict[str, Any]] = []
+    attempts = dict.fromkeys(LEAVES, 1)
     for number in range(draw(st.integers(1, 8))):
-        known = [*LEAVES, *(model["id"] for model in models[-3:])] + [models[-1]["id"]] * 3 if models else [*LEAVES]
+        near = [model["id"] for model in models[-3:]]
+        known = [model_id for model_id in (*LEAVES, *near, *near[-1:] * 3) if attempts[model_id] * 4 <= MAX_ATTEMPTS]
         models.append(draw(_virtual(f"v{number}", known)))
+        attempts[models[-1]["id"]] = sum(attempts[target["model"]] for target in models[-1]["targets"])
     return config_of(*draw(st.permutations(models))), models[-1]["id"]

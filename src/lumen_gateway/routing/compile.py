@@ -6,6 +6,8 @@ into each attempt. `validate.py` and `graph.py` check, `tree.py` follows the ref
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import msgspec
 
 from lumen_gateway.config.schema import Config, Fault, VirtualModel
@@ -28,13 +30,27 @@ def compile_plan(config: Config) -> Compiled:
 
     Raises: nothing; what is wrong comes back as faults.
     """
+    slices = compile_slices(config)
+    while True:
+        try:
+            next(slices)
+        except StopIteration as done:
+            compiled: Compiled = done.value
+            return compiled
+
+
+def compile_slices(config: Config) -> Generator[None, None, Compiled]:
+    """Do the same one virtual model at a time, for a process that serves requests in between."""
     checked = check_models(config)
+    yield
     faults = (*checked.faults, *check_graph(config))
     if not all(fault.warning for fault in faults):
         return Compiled(None, faults)
     entries = _foundation_entries(config)
     grower = Grower(config, checked.conditions)
-    entries |= {model.id: _virtual_entry(model, grower) for model in config.virtual_models}
+    for model in config.virtual_models:
+        yield
+        entries[model.id] = _virtual_entry(model, grower)
     return Compiled(Plan(entries), faults)
 
 
