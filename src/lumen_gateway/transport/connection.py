@@ -203,6 +203,7 @@ class Connection(asyncio.Protocol):
         if len(headers) == HEAD_LIMIT_FIELDS:
             raise _RefusedError("its header has too many fields")
         name = name.lower()
+        value = value.rstrip(b" \t")  # the parser leaves it, RFC 9110 section 5.5 does not
         headers.append((name, value))
         if name in _NOTED:
             self._note(answer, name, value)
@@ -212,12 +213,12 @@ class Connection(asyncio.Protocol):
         if name == b"content-length":
             self._delimited = True
         elif name == b"transfer-encoding":
-            if self._delimited or value.strip().lower() != b"chunked":
+            if self._delimited or value.lower() != b"chunked":
                 raise _RefusedError("a transfer encoding other than chunked")
             self._delimited = self._chunked = True
         elif answer.content_encoding is not None:
             raise _RefusedError("more than one content encoding")
-        elif value.strip().lower() not in (b"", b"identity"):
+        elif value.lower() not in (b"", b"identity"):
             answer.content_encoding = value
 
     def on_headers_complete(self) -> None:
@@ -233,7 +234,6 @@ class Connection(asyncio.Protocol):
             self._measure(answer)
         if status >= 200:
             answer.begin(status)
-            self._unproductive_bytes = 0
             return
         self._interim += 1
         if self._interim > INTERIM_LIMIT:
