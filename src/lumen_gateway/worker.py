@@ -81,6 +81,9 @@ async def _obey(
             return
 
 
-async def _no_app(*_: object) -> None:
-    """Stand where uvicorn wants an ASGI app; the fast lane never calls it."""
+async def _no_app(_scope: object, _receive: object, _send: object) -> None:
+    """Stand where uvicorn wants an ASGI app; the fast lane never calls it.
+
+    uvicorn calls it once without arguments, to see whether it is a factory, and takes the TypeError for a no.
+    """
     raise AssertionError("the fast lane serves every request")
