@@ -66,11 +66,6 @@ def test_every_row_says_what_to_do_or_what_it_means() -> None:
 
 
 def test_first_digit_of_a_code_tells_its_type() -> None:
-    types = {
-        "1": "invalid_request",
-        "2": "invalid_request",
-        "3": "upstream_error",
-        "5": "internal",
-        "6": "client_cancelled",
-    }
+    requests = dict.fromkeys("124", "invalid_request")
+    types = requests | {"3": "upstream_error", "5": "internal", "6": "client_cancelled"}
     assert [kind for kind in Kind if types[kind.row.code[3]] != kind.row.type] == []

@@ -35,11 +35,19 @@ ORDER = (
     "telemetry",
     "respond",
     "fastlane",  # a client's connection
+    "elsewhere",  # what a worker relays to its keeper
     "gateway",  # the life of a request, in order
+    "elsewhere",  # what is not the data plane: relayed to the keeper
     "control",  # frames between the processes
     "worker",  # the data-plane process
+    "supervise",  # the keeper's end of one worker
+    "tally",  # what all workers counted
+    "documents",  # the document while it runs
     "storage",
-    "admin",
+    "supervise",  # the keeper's end of a worker
+    "tally",  # counts of all workers
+    "documents",  # the document while it runs
+    "admin",  # the keeper's own site
     "keeper",  # the parent process
     "app",  # wiring; also where a worker process starts
     "simulator",  # fakes, for the tests and the demo
@@ -64,16 +72,16 @@ IMPURE = frozenset(
     {"asyncio", "random", "secrets", "selectors", "socket", "ssl", "subprocess", "threading", "time", "uvloop"}
 )
 
-SOCKET_ROOMS = ("transport", "worker", "keeper", "app", "simulator", "cli")
+SOCKET_ROOMS = ("transport", "worker", "supervise", "keeper", "app", "simulator", "cli")
 """The only ones that touch sockets themselves; the others speak through what these hand them."""
 
 WORKER_STARTS = ("app", "worker")
 """What a worker process begins with."""
 
-KEEPER_ONLY = ("storage", "admin", "keeper")
+KEEPER_ONLY = ("storage", "admin", "keeper", "supervise", "tally", "documents", "config.sources")
 """What it must never load, directly or through anything else."""
 
-KEEPER_LIBRARIES = frozenset({"alembic", "sqlalchemy", "starlette", "tomlkit"})
+KEEPER_LIBRARIES = frozenset({"alembic", "sqlalchemy", "starlette", "tomlkit", "watchfiles"})
 
 
 class Import(NamedTuple):
