@@ -164,7 +164,7 @@ def test_unknown_id_is_refused_with_the_nearest(path: Path) -> None:
 
 
 def test_source_is_the_generated_python(path: Path) -> None:
-    assert lines(path, "router", "--source")[0] == "def choose(facts, draw):  # switch router"
+    assert lines(path, "router", "--source")[0] == "def choose(facts, draw):  # router(safe, c)"
     assert lines(path, "open", "--source")[0].startswith("# open answers every request alike")
 
 

@@ -32,29 +32,45 @@ def test_source_reads_like_the_document() -> None:
     assert (
         source
         == """\
-def choose(facts, draw):  # switch router
+def choose(facts, draw):  # router(safe, d)
     # metadata.plan regex "^pro"
     if matches_2[facts.metadata.get(text_1)]:
-        return in_safe_3(facts, draw)  # safe
-    return tries_8  # d
-
-def in_safe_3(facts, draw):  # fallback safe
-    return in_canary_4(facts, draw) + tries_7
-
-def in_canary_4(facts, draw):  # split canary
-    # 80 a, 20 b
-    return orders_6[bisect(edges_5, draw() * 100)]
+        return orders_3[bisect(edges_4, draw() * 100)] + tries_5  # safe(canary, c)
+    return tries_6  # d
 """
     )
 
 
-def test_split_of_choices_tells_each_part_whether_it_comes_first() -> None:
-    outer = virtual("outer", "split", {"model": "canary", "weight": 1}, {"model": "c", "weight": 2})
+def test_split_over_a_choice_tells_each_part_whether_it_comes_first() -> None:
+    outer = virtual("outer", "split", {"model": "router", "weight": 1}, {"model": "c", "weight": 2})
     source, choose = generate(grow(config_of(*ROUTER, outer), "outer"))
-    assert "in_canary_2(facts, draw, 0 if first == 0 else 1)" in source
+    assert (
+        source
+        == """\
+def choose(facts, draw):  # outer(1 router, 2 c)
+    first = bisect(edges_1, draw() * 3)
+    part_0 = in_router_2(facts, draw, 0 if first == 0 else 1)  # router(safe, d)
+    part_1 = tries_9[0 if first == 1 else 1]  # c
+    if first == 0:
+        return part_0 + part_1
+    return part_1 + part_0
+
+def in_router_2(facts, draw, opens):  # router(safe, d)
+    # metadata.plan regex "^pro"
+    if matches_4[facts.metadata.get(text_3)]:
+        return orders_5[opens][bisect(edges_6, draw() * 100)] + tries_7  # safe(canary, c)
+    return tries_8[opens]  # d
+"""
+    )
     draws = iter([0.9, 0.9])
-    attempts = choose(Facts.of(), draws.__next__)
-    assert [(attempt.leaf, attempt.starts) for attempt in attempts] == [("c", 0b00), ("b", 0b01), ("a", 0b10)]
+    attempts = choose(Facts.of(metadata={"plan": "pro"}), draws.__next__)
+    opened = [(attempt.leaf, attempt.starts) for attempt in attempts]
+    assert opened == [("c", 0b000), ("b", 0b001), ("a", 0b100), ("c", 0b010)]
+
+
+def test_comment_names_a_few_parts_and_counts_the_rest() -> None:
+    source, _ = generate(grow(config_of(virtual("v", "split", *[{"model": "a", "weight": 1}] * 9)), "v"))
+    assert source.splitlines()[0].endswith("# v(1 a, 1 a, 1 a, 1 a, 1 a, 1 a, and 3 more)")
 
 
 def test_fixed_node_marks_where_each_target_opens() -> None:

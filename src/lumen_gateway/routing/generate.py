@@ -1,4 +1,4 @@
-"""Trees written as Python: one function for each virtual model on the way that depends on the request.
+"""Trees written as Python: an expression for whatever is joined or drawn, a function for each choice inside it.
 
 The code only picks and joins: every run of attempts that can be known at load is a prebuilt tuple. Names and comments
 are the only text in it that comes from the document, as plain identifiers and printable comments; values are bound
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import accumulate
 from types import FunctionType
 from typing import Any
@@ -28,7 +28,7 @@ from lumen_gateway.routing.tree import Chain, Draw, Leaf, Node, Rules
 Choose = Callable[[Facts, Callable[[], float]], tuple[Attempt, ...]]
 
 _PREFIXES: dict[type, str] = {str: "text", float: "number", Matcher: "matches"}
-_MAX_NOTED = 6  # leaves a comment names
+_MAX_NOTED = 6  # parts a comment names
 
 
 def flatten(node: Node, opens: int = 0) -> tuple[Attempt, ...]:
@@ -77,14 +77,12 @@ class _Writer:
         argument = ", opens" if isinstance(opens, str) else ""
         match node:
             case Rules():
-                kind, body = "switch", self._rules(node, opens)
-            case Draw():
-                kind, body = "split", self._draw(node, opens)
-            case Chain():
-                kind, body = "fallback", [f"return {self._joined(node, opens)}"]
-            case Leaf():
-                raise AssertionError("a leaf is fixed")
-        head = f"def {name}(facts, draw{argument}):  # {kind} {_printable(node.id)}"
+                body = self._rules(node, opens)
+            case Draw() if not _is_flat(node):
+                body = self._drawn_parts(node, opens)
+            case _:
+                body = [f"return {self._part(node, opens)}"]
+        head = f"def {name}(facts, draw{argument}):  # {_noted(node)}"
         self.functions[place] = "\n    ".join([head, *body])
 
     def _rules(self, node: Rules, opens: int | str) -> list[str]:
@@ -95,23 +93,8 @@ class _Writer:
             lines.append(f"    return {self._part(part, opens)}  # {_noted(part)}")
         return [*lines, f"return {self._part(node.parts[-1], opens)}  # {_noted(node.parts[-1])}"]
 
-    def _draw(self, node: Draw, opens: int | str) -> list[str]:
-        edges = self._bind("edges", tuple(accumulate(node.weights))[:-1])
-        shares = zip(node.weights, node.parts, strict=True)
-        note = "# " + ", ".join(f"{weight} {_printable(part.id)}" for weight, part in shares)
-        drawn = f"bisect({edges}, draw() * {sum(node.weights)})"
-        if all(part.fixed for part in node.parts):
-            return [note, f"return {self._orders(node, opens)}[{drawn}]"]
-        return [note, f"first = {drawn}", *self._drawn_parts(node, opens)]
-
-    def _orders(self, node: Draw, opens: int | str) -> str:
-        """Bind the whole outcome of every draw."""
-        if isinstance(opens, int):
-            return self._bind("orders", _orders(node, opens))
-        return self._bind("orders", tuple(_orders(node, each) for each in range(node.level + 1))) + f"[{opens}]"
-
     def _drawn_parts(self, node: Draw, opens: int | str) -> list[str]:
-        lines: list[str] = []
+        lines = [f"first = {self._drawn(node)}"]
         for index, part in enumerate(node.parts):
             here = f"{opens} if first == {index} else {node.level + 1}"
             lines.append(f"part_{index} = {self._part(part, here)}  # {_noted(part)}")
@@ -119,6 +102,31 @@ class _Writer:
         for index, order in enumerate(orders[:-1]):
             lines += [f"if first == {index}:", f"    return {order}"]
         return [*lines, f"return {orders[-1]}"]
+
+    def _part(self, part: Node, opens: int | str) -> str:
+        """Return the expression of a part's attempts: written out, or as a call where it takes statements."""
+        match part:
+            case _ if part.fixed:
+                return self._variants("tries", opens, part.level, lambda each: flatten(part, each))
+            case Chain():
+                return self._joined(part, opens)
+            case Draw() if _is_flat(part):
+                orders = self._variants("orders", opens, part.level, lambda each: _orders(part, each))
+                return f"{orders}[{self._drawn(part)}]"
+            case _:
+                name = self._bind(re.sub(r"\W", "_", f"in_{part.id}", flags=re.ASCII)[:40], None)
+                self.function(part, opens if isinstance(opens, int) else "opens", name)
+                return f"{name}(facts, draw)" if isinstance(opens, int) else f"{name}(facts, draw, {opens})"
+
+    def _variants(self, prefix: str, opens: int | str, level: int, build: Callable[[int], object]) -> str:
+        """Bind what depends on `opens`: as it is, or where that is not known yet one for each value."""
+        if isinstance(opens, int):
+            return self._bind(prefix, build(opens))
+        return self._bind(prefix, tuple(build(each) for each in range(level + 1))) + f"[{opens}]"
+
+    def _drawn(self, node: Draw) -> str:
+        edges = self._bind("edges", tuple(accumulate(node.weights))[:-1])
+        return f"bisect({edges}, draw() * {sum(node.weights)})"
 
     def _joined(self, node: Chain, opens: int | str) -> str:
         """Write a fallback's parts one after the other, fixed neighbours as one tuple."""
@@ -134,15 +142,10 @@ class _Writer:
             run = ()
         return " + ".join([*terms, self._bind("tries", run)] if run else terms)
 
-    def _part(self, part: Node, opens: int | str) -> str:
-        """Return the expression of a part's attempts."""
-        if part.fixed:
-            if isinstance(opens, int):
-                return self._bind("tries", flatten(part, opens))
-            return self._bind("tries", tuple(flatten(part, each) for each in range(part.level + 1))) + f"[{opens}]"
-        name = self._bind(re.sub(r"\W", "_", f"in_{part.id}", flags=re.ASCII)[:40], None)
-        self.function(part, opens if isinstance(opens, int) else "opens", name)
-        return f"{name}(facts, draw)" if isinstance(opens, int) else f"{name}(facts, draw, {opens})"
+
+def _is_flat(node: Draw) -> bool:
+    """Whether each draw has one outcome, which can be bound whole."""
+    return all(part.fixed for part in node.parts)
 
 
 def _orders(node: Draw, opens: int) -> tuple[tuple[Attempt, ...], ...]:
@@ -154,20 +157,18 @@ def _orders(node: Draw, opens: int) -> tuple[tuple[Attempt, ...], ...]:
     )
 
 
-def _noted(part: Node) -> str:
-    if not part.fixed:
-        return _printable(part.id)
-    leaves = list(_leaves(part))
-    more = f" and {len(leaves) - _MAX_NOTED} more" if len(leaves) > _MAX_NOTED else ""
-    return _printable(", ".join(leaves[:_MAX_NOTED]) + more)
-
-
-def _leaves(part: Node) -> Iterator[str]:
-    if isinstance(part, Leaf):
-        yield part.id
-    else:
-        for each in part.parts:
-            yield from _leaves(each)
+def _noted(node: Node) -> str:
+    """Return a node in one line: `id(first, second)`, a split with its weights."""
+    match node:
+        case Leaf():
+            return _printable(node.id)
+        case Draw():
+            shares = zip(node.weights, node.parts, strict=True)
+            inner = [f"{weight} {_printable(part.id)}" for weight, part in shares]
+        case _:
+            inner = [_printable(part.id) for part in node.parts]
+    more = [f"and {len(inner) - _MAX_NOTED} more"] if len(inner) > _MAX_NOTED else []
+    return f"{_printable(node.id)}({', '.join(inner[:_MAX_NOTED] + more)})"
 
 
 def _printable(text: str) -> str:
