@@ -1,7 +1,7 @@
 """Wiring: from a document to running objects.
 
-`prepare` turns a checked document into what the keeper sends its worker; `compose` turns that into a gateway in the
-worker, or swaps it into the one that is running. `python -m lumen_gateway.app LISTENER CHANNEL` is the worker process.
+`prepare` turns a document into what the keeper sends its workers; `composer` makes gateways of that, or swaps it into
+the one that runs. `python -m lumen_gateway.app` is the worker process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import random
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from decimal import Decimal
 
 import msgspec
@@ -23,7 +23,8 @@ from lumen_gateway.accounting.ledger import Unlimited
 from lumen_gateway.accounting.prices import Prices, prices_of
 from lumen_gateway.clock import SystemClock
 from lumen_gateway.config.load import Document
-from lumen_gateway.config.schema import Config, Fault, Model, Provider
+from lumen_gateway.config.schema import Config, Model, Provider
+from lumen_gateway.elsewhere import Elsewhere
 from lumen_gateway.execution.breaker import BreakerPolicy
 from lumen_gateway.execution.executor import Executor
 from lumen_gateway.execution.leaf import Credential, Leaf, Timeouts
@@ -32,12 +33,12 @@ from lumen_gateway.gateway import Gateway, Snapshot
 from lumen_gateway.providers import table
 from lumen_gateway.records import Origin
 from lumen_gateway.redact import Secret
-from lumen_gateway.routing.compile import compile_plan
+from lumen_gateway.routing.compile import compile_plan, compile_slices
 from lumen_gateway.routing.listing import list_models
 from lumen_gateway.telemetry import log
 from lumen_gateway.telemetry.metrics import Metrics
 from lumen_gateway.transport.client import Client
-from lumen_gateway.worker import work
+from lumen_gateway.worker import Compose, work
 
 FORWARDED = frozenset(
     {b"anthropic-beta", b"anthropic-version", b"openai-beta", b"traceparent", b"tracestate", b"idempotency-key"}
@@ -45,47 +46,55 @@ FORWARDED = frozenset(
 """Client headers every upstream may see; a provider's `forward_headers` adds to them."""
 
 
-def prepare(document: Document, environ: Mapping[str, str]) -> tuple[control.Load | None, tuple[Fault, ...]]:
-    """Return what a worker needs to serve the document, or None and every fault that forbids it."""
+def prepare(document: Document, environ: Mapping[str, str]) -> tuple[control.Load | None, list[str]]:
+    """Compile a document: what workers need to serve it, or None; and every fault, said with its place."""
+    if document.draft is not None:
+        document = document.with_faults(compile_plan(document.draft).faults)
+    faults = [document.locate(fault) for fault in document.faults]
     if document.config is None:
-        return None, document.faults
-    compiled = compile_plan(document.config)
-    faults = (*document.faults, *compiled.faults)
-    if compiled.plan is None:
         return None, faults
     secrets = {name: environ[name] for name in _variables(document.config) if environ.get(name)}
     digest = hashlib.blake2b(document.text.encode(), digest_size=32).hexdigest()
     return control.Load(digest, document.config, secrets), faults
 
 
-def compose(load: control.Load, running: Gateway | None = None) -> Gateway:
-    """Build a gateway that serves the document, or swap it into a running one, which keeps breakers and connections."""
-    snapshot = _snapshot(load)
-    if running is None:
-        executor = Executor(SystemClock(), random.random)
-        running = Gateway(
-            snapshot,
-            executor,
-            Client(),
-            Metrics(executor.states, load.config.telemetry.metadata_labels),
-            Unlimited(),
-            executor.clock,
-            random.random,
+def composer(keeper_socket: str) -> Compose:
+    """Return what makes gateways of documents in a worker."""
+
+    def compose(load: control.Load, running: Gateway | None) -> Generator[None, None, Gateway]:
+        snapshot = yield from _snapshot(load)
+        gateway = running or _gateway(load, snapshot, keeper_socket)
+        resilience = load.config.resilience
+        gateway.executor.retry = RetryPolicy(
+            resilience.retry_max_attempts, resilience.retry_base_ms / 1000, resilience.retry_max_ms / 1000
         )
-    resilience = load.config.resilience
-    running.executor.retry = RetryPolicy(
-        resilience.retry_max_attempts, resilience.retry_base_ms / 1000, resilience.retry_max_ms / 1000
-    )
-    running.executor.breaker = BreakerPolicy(
-        resilience.circuit_failure_threshold, resilience.circuit_cooldown_ms / 1000
-    )
-    running.snapshot = snapshot
-    return running
+        gateway.executor.breaker = BreakerPolicy(
+            resilience.circuit_failure_threshold, resilience.circuit_cooldown_ms / 1000
+        )
+        gateway.snapshot = snapshot
+        return gateway
+
+    return compose
 
 
-def _snapshot(load: control.Load) -> Snapshot:
+def _gateway(load: control.Load, snapshot: Snapshot, keeper_socket: str) -> Gateway:
+    clock, transport = SystemClock(), Client()
+    executor = Executor(clock, random.random)
+    return Gateway(
+        snapshot,
+        executor,
+        transport,
+        Metrics(executor.states, load.config.telemetry.metadata_labels),
+        Unlimited(),
+        clock,
+        random.random,
+        Elsewhere(keeper_socket, transport, clock).relay,
+    )
+
+
+def _snapshot(load: control.Load) -> Generator[None, None, Snapshot]:
     config = load.config
-    plan = compile_plan(config).plan
+    plan = (yield from compile_slices(config)).plan
     assert plan is not None, "the keeper sends only documents that compile"
     leaves = {model.id: _leaf(config, provider, model, load.secrets) for provider, model in config.models()}
     listing = list_models(config)
@@ -175,13 +184,20 @@ def _variables(config: Config) -> set[str]:
     return {name for name in named if name is not None}
 
 
+def worker_command(load: control.Load) -> list[str]:
+    """Return how a worker process is started; the keeper adds what it passes."""
+    level = os.environ.get("LUMEN_LOG", "INFO").upper()
+    return [sys.executable, "-m", "lumen_gateway.app", load.config.log_format, level]
+
+
 def main() -> None:
-    """Run the worker process on the file descriptors its keeper passed."""
-    listener = socket.socket(fileno=int(sys.argv[1]))
-    channel = socket.socket(fileno=int(sys.argv[2]))
-    log.setup("json" if "json" in sys.argv[3:] else "pretty", os.environ.get("LUMEN_LOG", "INFO"))
+    """Run a worker process: log format and level, then the keeper's socket, the listener and the channel."""
+    log_format, level, keeper_socket, listener, channel = sys.argv[1:]
+    log.setup("json" if log_format == "json" else "pretty", level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(work(listener, channel, compose))
+        runner.run(
+            work(socket.socket(fileno=int(listener)), socket.socket(fileno=int(channel)), composer(keeper_socket))
+        )
 
 
 if __name__ == "__main__":

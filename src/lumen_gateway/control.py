@@ -1,8 +1,8 @@
 """What keeper and worker say to each other: length-prefixed MessagePack over one socket pair per worker.
 
-Down go documents and the order to drain; up comes what became of a document. Both ways are bounded: a peer that does
-not read is dropped, not buffered for. The end of the stream is a message too: a worker whose keeper is gone drains and
-exits.
+Down go documents, questions and the order to drain; up come what became of a document and what was counted. Both ways
+are bounded: a peer that does not read is dropped, not buffered for. The end of the stream is a message too: a worker
+whose keeper is gone drains and exits.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import struct
 import msgspec
 
 from lumen_gateway.config.schema import Config
+from lumen_gateway.telemetry.metrics import State
 
 MAX_FRAME_BYTES = 256 * 1024 * 1024
 STALLED_S = 30.0
@@ -30,6 +31,12 @@ class Load(msgspec.Struct, tag="load", frozen=True):
         return f"Load({self.hash[:12]})"
 
 
+class Report(msgspec.Struct, tag="report", frozen=True):
+    """Say what you have counted; the answer carries the number."""
+
+    number: int
+
+
 class Drain(msgspec.Struct, tag="drain", frozen=True):
     """Accept nothing new, finish what runs, exit."""
 
@@ -40,7 +47,14 @@ class Loaded(msgspec.Struct, tag="loaded", frozen=True):
     hash: str
 
 
-Message = Load | Drain | Loaded
+class Counted(msgspec.Struct, tag="counted", frozen=True):
+    """Everything the worker has counted since it started."""
+
+    number: int
+    state: State
+
+
+Message = Load | Report | Drain | Loaded | Counted
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder[Message](Message)

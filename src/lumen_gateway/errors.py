@@ -103,6 +103,7 @@ class Kind(enum.Enum):
     IMAGE_UNSUPPORTED = 12, Row("LM-2003", 400, _REQUEST)
     CONTEXT_LENGTH = 13, Row("LM-2012", 0, _REQUEST, triggers=Trigger.CONTEXT_LENGTH)
     CONTENT_FILTER = 14, Row("LM-2013", 0, _REQUEST, triggers=Trigger.CONTENT_FILTER)
+    UNAUTHENTICATED = 15, Row("LM-4004", 401, _REQUEST)
     # An upstream failed.
     RATE_LIMITED = 20, Row("LM-3001", 429, _UPSTREAM, True, True, Trigger.RATE_LIMITED)
     QUOTA_LIMITED = 21, Row("LM-3001", 429, _UPSTREAM, False, True, Trigger.RATE_LIMITED | Trigger.QUOTA_EXHAUSTED)

@@ -41,6 +41,7 @@ from lumen_gateway.routing.facts.metadata import read_metadata
 from lumen_gateway.routing.plan import Attempt, Entry, Plan, without
 from lumen_gateway.routing.presets import apply_preset
 from lumen_gateway.telemetry import log
+from lumen_gateway.telemetry.metrics import State
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -81,13 +82,14 @@ class Telemetry(Recorder, Protocol):
         """An HTTP answer was sent, on whatever route."""
         ...
 
-    def render(self) -> bytes:
-        """Return all metrics in Prometheus text."""
+    def state(self) -> State:
+        """Return everything counted so far, for the keeper."""
         ...
 
 
 T = TypeVar("T")
 Route = Callable[[Call], Coroutine[Any, Any, None] | None]
+KEEPER_PATHS = frozenset({"/metrics", "/health/config", "/health/providers"})  # the keeper's, as metric labels
 
 
 class Gateway:
@@ -102,6 +104,7 @@ class Gateway:
         ledger: Ledger,
         clock: Clock,
         draw: Callable[[], float],
+        elsewhere: Route,
     ) -> None:
         self.snapshot = snapshot
         self.executor = executor
@@ -110,11 +113,11 @@ class Gateway:
         self.ledger = ledger
         self.clock = clock
         self.draw = draw
+        self.elsewhere = elsewhere  # what is not the data plane: the keeper's
         self.routes: dict[str, dict[str, Route]] = {
             "/v1/chat/completions": {"POST": self.chat},
             "/v1/models": {"GET": self.list_models},
             "/health": {"GET": self.health},
-            "/metrics": {"GET": self.metrics},
         }
 
     def serve(self, call: Call) -> Coroutine[Any, Any, None] | None:
@@ -125,10 +128,14 @@ class Gateway:
         methods = self.routes.get(call.path)
         call.template = call.path
         if methods is None:
-            if not call.path.startswith("/v1/models/"):
+            if call.path.startswith("/v1/models/"):
+                call.template, methods = "/v1/models/{id}", {"GET": self.show_model}
+            elif call.path.startswith("/v1/"):
                 call.template = "unmatched"
                 raise Failure(Kind.NO_SUCH_ROUTE, "there is no such route; chat is at POST /v1/chat/completions")
-            call.template, methods = "/v1/models/{id}", {"GET": self.show_model}
+            else:
+                call.template = call.path if call.path in KEEPER_PATHS else "unmatched"
+                return self.elsewhere(call)
         route = methods.get(call.method)
         if route is None:
             allowed = ", ".join(methods)
@@ -275,10 +282,6 @@ class Gateway:
     def health(self, call: Call) -> None:
         """`GET /health`: alive, no I/O."""
         call.send(200, respond.JSON, respond.HEALTH)
-
-    def metrics(self, call: Call) -> None:
-        """`GET /metrics` in Prometheus text."""
-        call.send(200, respond.TEXT, self.telemetry.render())
 
     def list_models(self, call: Call) -> None:
         """`GET /v1/models`."""

@@ -1,101 +1,122 @@
-"""The keeper: the parent process. It owns the listening socket, the document, the signals and the worker's life.
+"""The keeper: the parent process. It owns the listening socket, the document, the signals and its workers' lives.
 
-It never touches a request. A worker that dies is replaced; a second signal ends everything at once; a document that
-does not hold up changes nothing.
+It never touches a request of the data plane. A worker that dies is replaced; a second signal ends everything at once.
+Paths that are not the data plane's reach it over a Unix socket that its workers relay to.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 import signal
 import socket
-import subprocess
-from collections.abc import Callable, Sequence
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from uvicorn.config import Config as ServerConfig
 
 from lumen_gateway import control
+from lumen_gateway.admin.site import Access, site
+from lumen_gateway.documents import Documents
+from lumen_gateway.supervise import KILL_S, WorkerLink
+from lumen_gateway.tally import EVERY_S, Tally
 from lumen_gateway.telemetry import log
-from lumen_gateway.worker import DRAIN_S
+from lumen_gateway.telemetry.metrics import Counter, render
+from lumen_gateway.worker import DRAIN_S, Site
 
 RESTART_S = 1.0  # between two lives of a worker that dies at once
 BACKLOG = 2048
 
 
 class Keeper:
-    """Keeps one worker serving."""
+    """Keeps workers serving a document."""
 
-    def __init__(
-        self,
-        listener: socket.socket,
-        command: Sequence[str],
-        load: control.Load,
-        reload: Callable[[], control.Load | None],
-    ) -> None:
+    def __init__(self, listener: socket.socket, command: Sequence[str], documents: Documents, access: Access) -> None:
+        self.documents = documents
         self._listener = listener
         self._command = command
-        self._load = load
-        self._reload = reload
+        self._access = access
+        self._tally = Tally(documents.load.config.telemetry.metadata_labels)
+        self._links: dict[int, WorkerLink] = {}
         self._draining = asyncio.Event()
-        self._worker: asyncio.subprocess.Process | None = None
-        self._channel: asyncio.StreamWriter | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._restarts = Counter("lumen_worker_restarts_total", "Workers that died and were replaced.")
 
-    async def run(self) -> None:
+    async def run(self, workers: int) -> None:
         """Serve until a signal, then drain."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._hup)
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self.documents.ask)
+        with tempfile.TemporaryDirectory(prefix="lumen-") as folder:
+            path = str(Path(folder) / "keeper.sock")
+            own = Site(ServerConfig(site(self, self._access), uds=path, lifespan="off", log_config=None, ws="none"))
+            async with asyncio.TaskGroup() as tasks:
+                lives = [
+                    tasks.create_task(self._keep_alive(number, [*self._command, path]), name=f"worker {number}")
+                    for number in range(1, workers + 1)
+                ]
+                others = [
+                    tasks.create_task(own.serve(), name="keeper's own site"),
+                    tasks.create_task(self.documents.follow(self._tell), name="follow the document"),
+                    tasks.create_task(self._ask_regularly(), name="ask for counts"),
+                ]
+                await asyncio.wait(lives)
+                own.should_exit = True
+                for task in others[1:]:
+                    task.cancel()
+
+    async def metrics(self) -> bytes:
+        """Return what all workers and the keeper have counted, in Prometheus text."""
+        total = await self._tally.total(self._links.values())
+        return render(total, counters=(self.documents.applied, self.documents.refused, self._restarts))
+
+    # Workers.
+
+    async def _keep_alive(self, number: int, command: Sequence[str]) -> None:
+        """Run one worker after the other under this number, until the keeper drains."""
         while not self._draining.is_set():
-            await self._one_life()
+            started_s = time.monotonic()
+            link = self._links[number] = WorkerLink(number, self._heard)
+            code = await link.run(command, self._listener, self.documents.load)
+            del self._links[number]
+            self._tally.ended(link)
+            if self._draining.is_set():
+                return
+            log.event(log.ERROR, "worker.died", f"worker {number} ended with {code}; starting another", exit_code=code)
+            self._restarts.add(())
+            pause_s = max(0.0, RESTART_S - (time.monotonic() - started_s))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._draining.wait(), pause_s)
 
-    async def _one_life(self) -> None:
-        """Run a worker from its start to its end."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            fds = (self._listener.fileno(), theirs.fileno())
-            self._worker = await asyncio.create_subprocess_exec(
-                *self._command, *map(str, fds), pass_fds=fds, stdin=subprocess.DEVNULL, env=_environment()
-            )
-        reader, self._channel = await asyncio.open_connection(sock=ours)
-        await control.send(self._channel, self._load)
-        while await control.receive(reader) is not None:
-            pass  # what the worker says of its documents is kept by nobody yet
-        code = await self._ended()
-        self._channel.close()
-        if not self._draining.is_set():
-            log.event(40, "worker.died", f"the worker ended with {code}; starting another")
-            await asyncio.sleep(RESTART_S)
+    def _heard(self, link: WorkerLink, message: control.Message) -> None:
+        if isinstance(message, control.Counted):
+            self._tally.heard(link, message)
 
-    async def _ended(self) -> int:
-        assert self._worker is not None
-        try:
-            async with asyncio.timeout(DRAIN_S + 5):
-                return await self._worker.wait()
-        except TimeoutError:
-            self._worker.kill()
-            return await self._worker.wait()
+    async def _ask_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY_S)
+            self._tally.ask(self._links.values())
 
-    def _stop(self) -> None:
+    def _tell(self, message: control.Message) -> None:
+        for link in self._links.values():
+            link.say(message)
+
+    def stop(self) -> None:
+        """Drain at the first signal, end at the second."""
         if self._draining.is_set():
-            if self._worker is not None and self._worker.returncode is None:
-                self._worker.kill()
+            self._kill()
             return
         self._draining.set()
-        log.event(20, "keeper.draining", f"draining for up to {DRAIN_S} s; a second signal stops at once")
-        self._say(control.Drain())
+        self._listener.close()
+        log.event(log.INFO, "keeper.draining", f"draining for up to {DRAIN_S} s; a second signal stops at once")
+        self._tell(control.Drain())
+        asyncio.get_running_loop().call_later(DRAIN_S + KILL_S, self._kill)
 
-    def _hup(self) -> None:
-        load = self._reload()
-        if load is not None:
-            self._load = load
-            self._say(load)
-
-    def _say(self, message: control.Message) -> None:
-        if self._channel is not None:
-            task = asyncio.get_running_loop().create_task(control.send(self._channel, message), name="order")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def _kill(self) -> None:
+        for link in self._links.values():
+            link.kill()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -114,8 +135,3 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
-
-
-def _environment() -> dict[str, str]:
-    """Everything but the master key, which a worker has no use for."""
-    return {name: value for name, value in os.environ.items() if name.upper() != "LUMEN_MASTER_KEY"}

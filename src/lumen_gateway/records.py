@@ -86,7 +86,7 @@ class Recorder(Protocol):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where an upstream listens; connections are pooled by it.
+    """Where an upstream listens; connections are pooled by it. For the scheme `unix` the host is a socket's path.
 
     Providers with their own connect timeout have their own pool.
     """

@@ -27,7 +27,6 @@ SECURITY_HEADERS = (
     b"content-security-policy: default-src 'none'; frame-ancestors 'none'\r\n"
 )
 JSON = b"content-type: application/json\r\n"
-TEXT = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\n"
 EVENT_STREAM = b"content-type: text/event-stream\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 HEALTH = msgspec.json.encode({"status": "ok", "version": __version__})
 

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from uvicorn.config import Config as ServerConfig
 from uvicorn.server import Server
@@ -20,9 +20,11 @@ from lumen_gateway import control
 from lumen_gateway.fastlane import FastLane, LaneSettings
 from lumen_gateway.gateway import Gateway
 
-Compose = Callable[[control.Load, Gateway | None], Gateway]
 DRAIN_S = 30
 KEEP_ALIVE_S = 75  # nginx's own; above the idle timers of usual load balancers
+
+Compose = Callable[[control.Load, Gateway | None], Generator[None, None, Gateway]]
+"""Make a gateway of a document, or swap the document into the one that runs; in slices, to serve in between."""
 
 
 class Site(Server):
@@ -35,18 +37,34 @@ class Site(Server):
 
 
 async def work(listener: socket.socket, channel: socket.socket, compose: Compose) -> None:
-    """Serve until told to drain. `compose` makes a gateway of the first document and swaps later ones into it."""
+    """Serve until told to drain."""
     loop = asyncio.get_running_loop()
     reader, writer = await asyncio.open_connection(sock=channel)
     first = await control.receive(reader)
     if not isinstance(first, control.Load):
         return
-    gateway = compose(first, None)
-    lane = functools.partial(FastLane, settings=LaneSettings(gateway, first.config.server.body_limit))
-    site = Site(
+    gateway = await _in_slices(compose(first, None))
+    site = _site(gateway, first)
+    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    loop.add_signal_handler(signal.SIGTERM, functools.partial(setattr, site, "should_exit", True))
+    await control.send(writer, control.Loaded(first.hash))
+    orders = loop.create_task(_obey(reader, writer, gateway, site, compose), name="orders")
+    try:
+        await site.serve(sockets=[listener])
+    finally:
+        orders.cancel()
+        await asyncio.gather(orders, return_exceptions=True)
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            await control.send(writer, control.Counted(0, gateway.telemetry.state()))
+        writer.close()
+
+
+def _site(gateway: Gateway, load: control.Load) -> Site:
+    settings = LaneSettings(gateway, load.config.server.body_limit)
+    return Site(
         ServerConfig(
             _no_app,
-            http=lane,  # type: ignore[arg-type]  # uvicorn asks for a class and calls it as a factory
+            http=functools.partial(FastLane, settings=settings),  # type: ignore[arg-type]  # called as a factory
             interface="asgi3",
             ws="none",
             lifespan="off",
@@ -55,35 +73,36 @@ async def work(listener: socket.socket, channel: socket.socket, compose: Compose
             timeout_graceful_shutdown=DRAIN_S,
         )
     )
-    loop.add_signal_handler(signal.SIGINT, lambda: None)
-    loop.add_signal_handler(signal.SIGTERM, functools.partial(setattr, site, "should_exit", True))
-    await control.send(writer, control.Loaded(first.hash))
-    orders = loop.create_task(_obey(reader, writer, site, lambda load: compose(load, gateway)), name="orders")
-    try:
-        await site.serve(sockets=[listener])
-    finally:
-        orders.cancel()
-        await asyncio.gather(orders, return_exceptions=True)
-        writer.close()
 
 
 async def _obey(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, site: Site, swap: Callable[[control.Load], Gateway]
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gateway: Gateway, site: Site, compose: Compose
 ) -> None:
     """Follow the keeper's orders; its silence for good is the last of them."""
     while True:
         message = await control.receive(reader)
-        if isinstance(message, control.Load):
-            swap(message)
-            await control.send(writer, control.Loaded(message.hash))
-        else:
-            site.should_exit = True
-            return
+        match message:
+            case control.Load():
+                await _in_slices(compose(message, gateway))
+                await control.send(writer, control.Loaded(message.hash))
+            case control.Report():
+                await control.send(writer, control.Counted(message.number, gateway.telemetry.state()))
+            case _:
+                site.should_exit = True
+                return
 
 
-async def _no_app(_scope: object, _receive: object, _send: object) -> None:
-    """Stand where uvicorn wants an ASGI app; the fast lane never calls it.
+async def _in_slices(steps: Generator[None, None, Gateway]) -> Gateway:
+    """Run a composition one step at a time, serving requests in between."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            gateway: Gateway = done.value
+            return gateway
+        await asyncio.sleep(0)
 
-    uvicorn calls it once without arguments, to see whether it is a factory, and takes the TypeError for a no.
-    """
+
+async def _no_app(scope: object, receive: object, send: object) -> None:  # noqa: ARG001 - uvicorn counts them
+    """Stand where uvicorn wants an ASGI app; the fast lane never calls it."""
     raise AssertionError("the fast lane serves every request")

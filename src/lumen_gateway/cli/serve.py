@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 import uvloop
 
-from lumen_gateway import control
-from lumen_gateway.app import prepare
-from lumen_gateway.config.load import read_document
+from lumen_gateway.admin.site import Access, is_loopback
+from lumen_gateway.app import prepare, worker_command
+from lumen_gateway.config.sources import FileSource
+from lumen_gateway.documents import Documents
 from lumen_gateway.keeper import Keeper, listen
+from lumen_gateway.redact import Secret
 from lumen_gateway.telemetry import log
 
 
@@ -22,9 +22,13 @@ from lumen_gateway.telemetry import log
 @click.option("-c", "--config", "path", type=click.Path(path_type=Path), help="The document; default lumen.toml.")
 @click.option("--host", help="Listen here instead of server.host.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Listen here instead of server.port.")
-def command(path: Path | None, host: str | None, port: int | None) -> None:
+@click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes.")
+def command(path: Path | None, host: str | None, port: int | None, workers: int) -> None:
     """Serve the gateway."""
-    load = _load(path, lambda line: click.echo(line, err=True))
+    source = FileSource(path, os.environ)
+    load, faults = prepare(source.read(), os.environ)
+    for fault in faults:
+        click.echo(fault, err=True)
     if load is None:
         raise SystemExit(1)
     server = load.config.server
@@ -32,29 +36,13 @@ def command(path: Path | None, host: str | None, port: int | None) -> None:
     try:
         listener = listen(host, port)
     except OSError as exc:
-        click.echo(
-            f"cannot listen on {host}:{port}: {exc.strerror}; choose another with --port or server.port", err=True
-        )
+        said = f"cannot listen on {host}:{port}: {exc.strerror}; choose another with --port or server.port"
+        click.echo(said, err=True)
         raise SystemExit(1) from exc
     log.setup(load.config.log_format, os.environ.get("LUMEN_LOG", "INFO"))
-    log.event(20, "keeper.listening", f"serving on http://{host}:{port}")
-    worker = [sys.executable, "-m", "lumen_gateway.app"]
-    keeper = Keeper(listener, worker, load, lambda: _reload(path))
+    log.event(log.INFO, "keeper.listening", f"serving on http://{host}:{port}", workers=workers)
+    master_key = os.environ.get("LUMEN_MASTER_KEY", "").strip()
+    access = Access(server.public_metrics or is_loopback(host), Secret(master_key) if master_key else None)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(keeper.run())
-
-
-def _load(path: Path | None, say: Callable[[str], None]) -> control.Load | None:
-    """Read and check the document, saying every fault; None if it cannot be served."""
-    document = read_document(path, os.environ)
-    load, faults = prepare(document, os.environ)
-    for fault in faults:
-        say(document.locate(fault))
-    return load
-
-
-def _reload(path: Path | None) -> control.Load | None:
-    load = _load(path, lambda line: log.event(30, "config.fault", line))
-    if load is None:
-        log.event(30, "config.refused", "the document was not applied; the last good one keeps serving")
-    return load
+        documents = Documents(source, lambda document: prepare(document, os.environ), load)
+        runner.run(Keeper(listener, worker_command(load), documents, access).run(workers))

@@ -35,6 +35,7 @@ class UpstreamAnswer(Protocol):
     """An answer whose head has arrived. Closing an unfinished one cuts the upstream off."""
 
     status: int
+    headers: list[tuple[bytes, bytes]]  # lower-case names
     first_byte_at: float
 
     def header(self, name: bytes) -> bytes | None:

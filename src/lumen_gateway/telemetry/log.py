@@ -17,6 +17,7 @@ import msgspec
 from lumen_gateway.errors import Failure
 
 logger = logging.getLogger("lumen")
+DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 
 
 def setup(log_format: Literal["pretty", "json"], level: str = "INFO") -> None:

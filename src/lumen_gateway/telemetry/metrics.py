@@ -8,9 +8,12 @@ cannot make series.
 from __future__ import annotations
 
 import bisect
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from lumen_gateway.execution.breaker import State
+import msgspec
+
+from lumen_gateway.execution.breaker import State as Circuit
 from lumen_gateway.records import AttemptRecord, RequestRecord
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -19,6 +22,14 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 MAX_COMBINATIONS = 1000  # of metadata label values, which clients choose
 
 Labels = tuple[str, ...]
+
+
+class State(msgspec.Struct, frozen=True):
+    """What one process has counted, as it travels to the keeper: by metric name, then by label values."""
+
+    counters: dict[str, dict[Labels, int]]
+    histograms: dict[str, dict[Labels, tuple[list[int], list[float]]]]
+    circuits: dict[Labels, int]  # (provider, model) -> the worst state among its keys
 
 
 class Counter:
@@ -57,6 +68,12 @@ class Histogram:
         found[0][bisect.bisect_left(BUCKETS_S, seconds)] += 1
         found[1][0] += seconds
 
+    def merge(self, values: Labels, counts: list[int], total: list[float]) -> None:
+        """Add another process's buckets and sum."""
+        ours = self.values.setdefault(values, ([0] * len(counts), [0.0]))
+        ours[0][:] = map(operator.add, ours[0], counts)
+        ours[1][0] += total[0]
+
     def samples(self) -> Iterable[str]:
         """Return the lines of the exposition format; buckets are cumulative there."""
         for values, (counts, total) in self.values.items():
@@ -68,6 +85,21 @@ class Histogram:
             yield f"{self.name}_count{_labels(self.labels, values)} {running}"
 
 
+class Gauge(msgspec.Struct, frozen=True):
+    """Values as they are now, by label values."""
+
+    name: str
+    text: str
+    labels: Labels
+    values: Mapping[Labels, float]
+    kind: str = "gauge"
+
+    def samples(self) -> Iterable[str]:
+        """Return the lines of the exposition format."""
+        for values, value in self.values.items():
+            yield f"{self.name}{_labels(self.labels, values)} {value:g}"
+
+
 class Metrics:
     """Everything this process counts. `breakers` lists (provider, model, state) when asked.
 
@@ -76,9 +108,10 @@ class Metrics:
     """
 
     def __init__(
-        self, breakers: Callable[[], Iterable[tuple[str, str, State]]], metadata_labels: Sequence[str] = ()
+        self, breakers: Callable[[], Iterable[tuple[str, str, Circuit]]], metadata_labels: Sequence[str] = ()
     ) -> None:
         self._breakers = breakers
+        self.circuits: dict[Labels, int] = {}  # of other processes
         self._metadata_labels = tuple(metadata_labels)
         self._combinations: set[Labels] = set()
         served = ("capability", "model", "provider")
@@ -152,19 +185,52 @@ class Metrics:
             if count:
                 self.breakdown.add((*served, kind, *metadata), count)
 
-    def render(self) -> bytes:
-        """Return all metrics in Prometheus text."""
-        lines: list[str] = []
-        for metric in vars(self).values():
-            if isinstance(metric, Counter | Histogram):
-                lines += (f"# HELP {metric.name} {metric.text}", f"# TYPE {metric.name} {metric.kind}")
-                lines += metric.samples()
-        lines += ("# HELP lumen_circuit_state 0 closed, 1 open, 2 half-open.", "# TYPE lumen_circuit_state gauge")
-        states: dict[Labels, int] = {}
-        for provider, model, state in self._breakers():
-            states[provider, model] = max(state, states.get((provider, model), 0))
-        lines += [f"lumen_circuit_state{_labels(('provider', 'model'), key)} {state}" for key, state in states.items()]
-        return ("\n".join(lines) + "\n").encode()
+    def state(self) -> State:
+        """Return everything counted so far."""
+        circuits: dict[Labels, int] = {}
+        for provider, model, circuit in self._breakers():
+            circuits[provider, model] = max(circuit.value, circuits.get((provider, model), 0))
+        return State(
+            {metric.name: metric.values for metric in self.counters()},
+            {metric.name: metric.values for metric in self.histograms()},
+            circuits,
+        )
+
+    def add(self, state: State) -> None:
+        """Add what another process has counted."""
+        for counter in self.counters():
+            for values, count in state.counters.get(counter.name, {}).items():
+                counter.add(values, count)
+        for histogram in self.histograms():
+            for values, (counts, total) in state.histograms.get(histogram.name, {}).items():
+                histogram.merge(values, counts, total)
+        for labels, circuit in state.circuits.items():
+            self.circuits[labels] = max(circuit, self.circuits.get(labels, 0))
+
+    def counters(self) -> Iterable[Counter]:
+        """List the counters."""
+        return (metric for metric in vars(self).values() if isinstance(metric, Counter))
+
+    def histograms(self) -> Iterable[Histogram]:
+        """List the histograms."""
+        return (metric for metric in vars(self).values() if isinstance(metric, Histogram))
+
+
+def render(metrics: Metrics, *, counters: Iterable[Counter] = (), gauges: Iterable[Gauge] = ()) -> bytes:
+    """Return all metrics in Prometheus text."""
+    circuits = Gauge("lumen_circuit_state", "0 closed, 1 open, 2 half-open.", ("provider", "model"), metrics.circuits)
+    lines: list[str] = []
+    families: list[Counter | Histogram | Gauge] = [
+        *metrics.counters(),
+        *counters,
+        *metrics.histograms(),
+        circuits,
+        *gauges,
+    ]
+    for metric in families:
+        lines += (f"# HELP {metric.name} {metric.text}", f"# TYPE {metric.name} {metric.kind}")
+        lines += metric.samples()
+    return ("\n".join(lines) + "\n").encode()
 
 
 def _text(value: object) -> str:

@@ -48,6 +48,8 @@ class Connector:
 
     async def _try_addresses(self, origin: Origin, deadline: float) -> Connection:
         """Try each address once; one that is silent costs no more than its share of the time left."""
+        if origin.scheme == "unix":
+            return await self._open_unix(origin)
         *others, last = await self._resolver.addresses(origin.host)
         for tried, address in enumerate(others):
             share_s = (deadline - self._loop.time()) / (len(others) + 1 - tried)
@@ -60,6 +62,15 @@ class Connector:
             return await self._try_one(origin, last)
         except OSError as exc:
             raise Failure(Kind.UNREACHABLE, f"could not connect to the upstream: {_reason(exc)}") from exc
+
+    async def _open_unix(self, origin: Origin) -> Connection:
+        try:
+            _, connection = await self._loop.create_unix_connection(
+                lambda: Connection(self._loop, self._owner, origin), origin.host
+            )
+        except OSError as exc:
+            raise Failure(Kind.UNREACHABLE, f"could not connect to the socket: {_reason(exc)}") from exc
+        return connection
 
     async def _try_one(self, origin: Origin, address: str) -> Connection:
         secure = origin.scheme == "https"

@@ -1,0 +1,1 @@
+"""What the keeper serves itself, over HTTP."""
