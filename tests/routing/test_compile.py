@@ -12,7 +12,7 @@ from tests.routing.documents import config_of, plan_of, virtual
 
 from lumen_gateway.config.schema import Config
 from lumen_gateway.errors import Trigger
-from lumen_gateway.routing.compile import compile_plan
+from lumen_gateway.routing.compile import compile_plan, compile_slices
 from lumen_gateway.routing.facts import Facts
 from lumen_gateway.routing.overrides import fold
 from lumen_gateway.routing.plan import Attempt, Entry, next_attempt, without
@@ -187,3 +187,16 @@ def test_switch_with_thousands_of_rules_compiles_and_still_finds_its_default() -
     found = entry("v", virtual("v", "switch", *rules, "b"))
     assert leaves(found.decide(Facts.of(metadata={"plan": "p4999"}), Draws([]))) == ["a"]
     assert leaves(found.decide(Facts.of(metadata={"plan": "other"}), Draws([]))) == ["b"]
+
+
+def test_slices_stop_before_every_virtual_model_and_end_in_the_same_plan() -> None:
+    config = config_of(virtual("v", "fallback", "a", "b"), virtual("w", "single", "v"))
+    slices, stops = compile_slices(config), 0
+    while True:
+        try:
+            next(slices)
+        except StopIteration as done:
+            assert done.value == compile_plan(config)
+            break
+        stops += 1
+    assert stops == 1 + 2

@@ -42,10 +42,6 @@ class Edits(msgspec.Struct, frozen=True):
         """Field names only, for rich too."""
         return [("set", sorted(self.set)), ("default", sorted(self.default)), ("drop", sorted(self.drop))]
 
-    def __bool__(self) -> bool:
-        """Whether anything is changed at all."""
-        return bool(self.set or self.default or self.drop)
-
 
 NO_EDITS = Edits()
 
