@@ -64,7 +64,7 @@ def test_any_body_comes_back(data: bytes, size: int) -> None:
 
 def test_bomb_is_decoded_no_further_than_it_is_read() -> None:
     decoder = Decoder(b"gzip")
-    decoder.feed(gzip.compress(bytes(100_000_000), compresslevel=9))
+    decoder.feed(gzip.compress(bytes(20_000_000)))
     assert [len(decoder.next()) for _ in range(5)] == [PIECE_BYTES] * 5
 
 

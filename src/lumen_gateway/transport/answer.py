@@ -125,7 +125,6 @@ class Answer:
         if wire is None:
             return
         self._pieces.clear()
-        self._failure = Failure(Kind.ENDED_EARLY, "the answer was closed before its end")
         wire.close()
 
     # The connection's side.
@@ -176,8 +175,9 @@ class Answer:
         self.wake()
 
     def fail(self, failure: Failure) -> None:
-        """Take a bad end. What arrived before it can still be read."""
-        self._failure = failure
+        """Take a bad end, the first one told. What arrived before it can still be read."""
+        if self._failure is None:
+            self._failure = failure
         self._wire = None
         self.wake()
 

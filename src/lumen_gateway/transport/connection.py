@@ -122,8 +122,10 @@ class Connection(asyncio.Protocol):
         self._transport.resume_reading()
 
     def close(self) -> None:
-        """Close the socket at once; whoever waits for an answer hears nothing of it."""
-        self._answer = None
+        """Close the socket at once. An answer under way fails, unless it knows of a better reason already."""
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.fail(Failure(Kind.ENDED_EARLY, "the answer was closed before its end"))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
