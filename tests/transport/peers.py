@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ssl
 from pathlib import Path
 
@@ -19,6 +20,7 @@ def server_tls(certificate: str) -> ssl.SSLContext:
     return context
 
 
+@functools.cache  # reading the system's authorities takes longer than most tests
 def trusting(certificate: str) -> ssl.SSLContext:
     """Return the client's own context, with this certificate among its authorities."""
     context = tls_context()

@@ -175,14 +175,6 @@ async def test_earlier_deadline_counts_after_a_later_one(client: Client) -> None
         assert (await failure_of(client, up, 0.05)).kind is Kind.FIRST_TOKEN_TIMEOUT
 
 
-async def test_later_deadline_counts_after_an_earlier_one(client: Client) -> None:
-    async with Upstream([Reply(delay_s=0.02, body=b"one"), Reply(delay_s=0.3, body=b"two")]) as up:
-        answer = await client.send(origin_of(up), post(), later(0.2))
-        assert await answer.read_all(LIMIT_BYTES, later()) == b"one"
-        assert await read(client, up) == b"two"
-        assert up.connections == 1
-
-
 @pytest.mark.parametrize("reply", [SILENT, Reply(frames=(b"data: 1\n\n",), stop="hang")], ids=["head", "body"])
 async def test_cancelled_call_closes_its_socket(client: Client, reply: Reply) -> None:
     async with Upstream(reply) as up:

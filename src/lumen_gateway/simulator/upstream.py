@@ -237,7 +237,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=0)  # writable means: the kernel has every byte
+        # Writable means: the kernel has every byte. A TLS transport pauses at the mark, a plain one above it.
+        self._transport.set_write_buffer_limits(high=1 if transport.get_extra_info("ssl_object") else 0, low=0)
         self._upstream.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the protocol's signature

@@ -297,7 +297,11 @@ class Connection(asyncio.Protocol):
         self.close()
 
     def _end(self, *, reset: bool) -> None:
-        """Judge an end by what was still due: a FIN ends a body without a length, and cuts any other short."""
+        """Judge an end by what was still due: a FIN ends a body without a length, and cuts any other short.
+
+        Over TLS the event loops do not tell a close notice from a bare FIN, and many servers send no notice: who reads a
+        body without a length checks that what it holds is complete.
+        """
         answer, self._answer = self._answer, None
         if answer is None:
             return
