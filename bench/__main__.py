@@ -1,7 +1,7 @@
 """Run the benchmarks and write down what, where and when: `make bench`, or `python -m bench decide` for one of them.
 
-A benchmark is a module in this folder with `run() -> dict[str, float]`: what was measured -> seconds for one call, the
-best of several rounds. It runs alone, in this process, without a network.
+A benchmark is a module in this folder with `run() -> dict[str, float]`: what was measured -> seconds for one call. What
+has the word "ratio" in its name is a plain number, a comparison the benchmark made itself.
 
 A time says little on another machine, so each is also given as a multiple of an empty Python call on this one, measured
 in the same minute. `results/latest.json` is the last run that was committed.
@@ -42,7 +42,7 @@ def benchmarks() -> list[str]:
 
 
 def measure(names: list[str]) -> dict[str, dict[str, float]]:
-    """Run the named benchmarks: name -> what was measured -> seconds."""
+    """Run the named benchmarks: name -> what was measured -> seconds, or a ratio."""
     return {name: importlib.import_module(f"bench.{name}").run() for name in names}
 
 
@@ -55,13 +55,17 @@ def report(measured: dict[str, dict[str, float]], yardstick_s: float) -> dict[st
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "empty_call_ns": round(yardstick_s * 1e9, 1),
         "results": {
-            name: {
-                label: {"us": round(seconds * 1e6, 3), "empty_calls": round(seconds / yardstick_s, 1)}
-                for label, seconds in rows.items()
-            }
+            name: {label: result(label, value, yardstick_s) for label, value in rows.items()}
             for name, rows in measured.items()
         },
     }
+
+
+def result(label: str, value: float, yardstick_s: float) -> dict[str, float]:
+    """Give one number its unit."""
+    if "ratio" in label:
+        return {"ratio": round(value, 3)}
+    return {"us": round(value * 1e6, 3), "empty_calls": round(value / yardstick_s, 1)}
 
 
 def cpu() -> str:
@@ -77,11 +81,12 @@ def cpu() -> str:
 def table(results: dict[str, dict[str, dict[str, float]]]) -> Table:
     """Lay the numbers out for reading."""
     laid = Table("benchmark", "measured")
-    laid.add_column("us a call", justify="right")
-    laid.add_column("empty calls", justify="right")
+    for column in ("us a call", "empty calls", "ratio"):
+        laid.add_column(column, justify="right")
     for name, rows in results.items():
         for label, row in rows.items():
-            laid.add_row(name, label, f"{row['us']:.3f}", f"{row['empty_calls']:.1f}")
+            cells = (f"{row[unit]:g}" if unit in row else "" for unit in ("us", "empty_calls", "ratio"))
+            laid.add_row(name, label, *cells)
     return laid
 
 
