@@ -1,0 +1,113 @@
+"""`lumen demo` shows every strategy, says whether all went as scripted, serves on, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lumen_gateway.cli import demo, scenes
+from lumen_gateway.cli.demo import DOCUMENT, PORTS, command
+from lumen_gateway.config.load import read_document
+from lumen_gateway.routing.compile import compile_plan
+
+LUMEN = Path(sys.executable).with_name("lumen")
+PATIENCE_S = 60
+
+
+@pytest.fixture(scope="module")
+def shown() -> subprocess.CompletedProcess[str]:
+    return subprocess.run([LUMEN, "demo", "--once"], check=False, capture_output=True, text=True, timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def running() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen([LUMEN, "demo"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        yield process
+        process.kill()
+
+
+def port_of(process: subprocess.Popen[str]) -> int:
+    """Read up to the invitation and return the port it names."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        found = re.search(r"Serving on http://127\.0\.0\.1:(\d+)", line)
+        if found:
+            return int(found[1])
+    raise AssertionError("the demo ended without an invitation")
+
+
+def ask(port: int) -> bytes:
+    body = json.dumps({"model": "smart", "messages": [{"role": "user", "content": "Hello"}]}).encode()
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(
+        body
+    )
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
+        client.sendall(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def test_document_of_the_demo_has_no_fault() -> None:
+    document = read_document(DOCUMENT, {})
+    assert [document.locate(fault) for fault in document.faults] == []
+    assert document.config is not None
+    assert compile_plan(document.config).faults == ()
+    assert {model.strategy for model in document.config.virtual_models} == {"single", "fallback", "split", "switch"}
+
+
+def test_document_of_the_demo_holds_the_addresses_that_are_replaced() -> None:
+    config = read_document(DOCUMENT, {}).config
+    assert config is not None
+    assert {provider.name: provider.base_url for provider in config.providers} == {
+        name: f"http://127.0.0.1:{port}/v1" for name, port in PORTS.items()
+    }
+
+
+def test_everything_goes_as_scripted(shown: subprocess.CompletedProcess[str]) -> None:
+    rows = len(scenes.SCENES) + 1
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert f"{rows} of {rows} went as scripted." in shown.stdout
+
+
+def test_table_fits_a_hundred_columns_and_tells_every_outcome(shown: subprocess.CompletedProcess[str]) -> None:
+    assert max(map(len, shown.stdout.splitlines())) <= 100
+    for said in (*scenes.FAULTS, "not called", "chat>smart>north/big", "502 LM-3003"):
+        assert said in shown.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_it_serves_until_interrupted_and_leaves_nothing_behind(
+    running: subprocess.Popen[str], number: signal.Signals
+) -> None:
+    port = port_of(running)
+    answer = ask(port)
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"x-lumen-fallback-from: north/big\r\n" in answer
+    running.send_signal(number)
+    assert running.wait(PATIENCE_S) == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+
+
+def test_what_goes_otherwise_is_shown_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = scenes.Scene("smart", (("south/big", "ok"),))
+    monkeypatch.setattr(scenes, "SCENES", (wrong,))
+    result = CliRunner().invoke(command, ["--once"])
+    assert result.exit_code == 1
+    assert "1 of 2 went as scripted." in result.output
+    assert "smart>north/big" in result.output
+
+
+def test_gateway_that_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "LUMEN", (sys.executable, "-c", "raise SystemExit('no luck')"))
+    result = CliRunner().invoke(command, ["--once"])
+    assert result.exit_code == 1
+    assert "the gateway did not start:\nno luck" in result.output
