@@ -18,7 +18,6 @@ from lumen_gateway.transport.connect import Connector, tls_context
 from lumen_gateway.transport.pool import Pool
 from lumen_gateway.transport.resolve import Resolver
 
-
 only_linux = pytest.mark.skipif(
     sys.platform != "linux", reason="all of 127/8 is local, and a full queue swallows connections, on Linux only"
 )

@@ -44,7 +44,6 @@ class Answer:
     __slots__ = (
         "_decoder",
         "_failure",
-        "_has_head",
         "_held_bytes",
         "_loop",
         "_paused",
@@ -55,6 +54,7 @@ class Answer:
         "_wire",
         "content_encoding",
         "first_byte_at",
+        "has_head",
         "headers",
         "status",
     )
@@ -66,7 +66,7 @@ class Answer:
         self.content_encoding: bytes | None = None
         self._loop = loop
         self._wire: Wire | None = wire  # None: the socket is no longer ours
-        self._has_head = False
+        self.has_head = False  # the final head is in
         self._whole = False
         self._failure: Failure | None = None
         self._pieces: list[bytes] = []
@@ -130,21 +130,16 @@ class Answer:
     # The connection's side.
 
     @property
-    def has_head(self) -> bool:
-        """Tell whether the final head is in."""
-        return self._has_head
-
-    @property
     def is_settled(self) -> bool:
         """Tell whether waiting for the head is over, one way or the other."""
-        return self._has_head or self._failure is not None
+        return self.has_head or self._failure is not None
 
     async def wait_head(self, until: float) -> None:
         """Return when the head is in.
 
         Raises: Failure, FIRST_TOKEN_TIMEOUT at `until`, or what happened to the connection.
         """
-        while not self._has_head:
+        while not self.has_head:
             if self._failure is not None:
                 raise self._failure
             await self.wait_settling(until)
@@ -158,7 +153,7 @@ class Answer:
     def begin(self, status: int) -> None:
         """Take the final head."""
         self.status = status
-        self._has_head = True
+        self.has_head = True
 
     def take(self, data: bytes) -> None:
         """Take a piece of the body."""

@@ -198,7 +198,8 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; a trailer is nothing to us."""
-        answer = cast(Answer, self._answer)
+        answer = self._answer
+        assert answer is not None
         if answer.has_head:
             return
         headers = answer.headers
@@ -225,7 +226,8 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """Tell a final head from an interim one."""
-        answer = cast(Answer, self._answer)
+        answer = self._answer
+        assert answer is not None
         status = self._parser.get_status_code()
         version = self._parser.get_http_version()
         if status == 101 or status < 100:
@@ -248,11 +250,13 @@ class Connection(asyncio.Protocol):
     def on_body(self, data: bytes) -> None:
         """Pass a piece of the body on."""
         self._unproductive_bytes = 0
-        cast(Answer, self._answer).take(data)
+        assert self._answer is not None
+        self._answer.take(data)
 
     def on_message_complete(self) -> None:
         """Note the end of the answer, or start over after an interim one."""
-        answer = cast(Answer, self._answer)
+        answer = self._answer
+        assert answer is not None
         if answer.has_head:
             self._message_over = True
             self._reusable = self._parser.should_keep_alive()
@@ -299,8 +303,8 @@ class Connection(asyncio.Protocol):
     def _end(self, *, reset: bool) -> None:
         """Judge an end by what was still due: a FIN ends a body without a length, and cuts any other short.
 
-        Over TLS the event loops do not tell a close notice from a bare FIN, and many servers send no notice: who reads a
-        body without a length checks that what it holds is complete.
+        Over TLS the event loops do not tell a close notice from a bare FIN, and many servers send no notice: who reads
+        a body without a length checks that what it holds is complete.
         """
         answer, self._answer = self._answer, None
         if answer is None:
