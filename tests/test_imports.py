@@ -34,6 +34,8 @@ ORDER = (
     "transport",  # outward sockets
     "telemetry",
     "respond",
+    "framing",  # what a client's request must be
+    "call",  # one request, and the way to answer it
     "fastlane",  # a client's connection
     "elsewhere",  # what a worker relays to its keeper
     "gateway",  # the life of a request, in order

@@ -7,10 +7,10 @@ decides nothing.
 from __future__ import annotations
 
 from lumen_gateway import respond
+from lumen_gateway.call import Call
 from lumen_gateway.clock import Clock
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.execution.exchange import MAX_ANSWER_BYTES, Transport
-from lumen_gateway.fastlane import Call
 from lumen_gateway.records import Origin
 
 PATIENCE_S = 60.0  # an export of many rows takes its time

@@ -1,18 +1,29 @@
 """The fast lane: a client's connection, from bytes to a `Call` and back.
 
 uvicorn owns the listening sockets and the life of connections; this subclass of its httptools protocol replaces the
-ASGI machinery behind it. It refuses ambiguous framing and oversize input before anything else looks at them (httptools
-lets repeated Host fields, 10,000 header fields and a transfer coding before `chunked` through), collects the body, and
-hands whole requests to a handler. A client that leaves cancels the handler's task, and with it the upstream call.
+ASGI machinery behind it. It collects whole requests within limits of size and time, hands them to a handler one after
+the other, and answers what cannot be a request itself. Rules of framing stand in `framing.py`, how an answer is written
+in `call.py`.
+
+**Leaving.** A client that closes its connection, or only its sending half (the two look the same from here), has left:
+its request's task is cancelled, and with it the upstream call.
+
+**Refusing.** Once something cannot be read one way only, what follows on the connection has no known meaning. Requests
+before it are answered in order, then it gets one error, and the connection lingers: our half is closed, what the client
+still sends is thrown away for a while, so that the answer arrives before a reset would wipe it out.
+
+**Waiting.** No timer per request: each lane holds two points in time, and one look a second over all lanes of a worker
+finds those that are past.
 """
 
 from __future__ import annotations
 
 import asyncio
-import zlib
+import enum
+import math
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import Coroutine
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import httptools
 from uvicorn.config import Config
@@ -20,115 +31,31 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from lumen_gateway import respond
+from lumen_gateway.call import Call
 from lumen_gateway.errors import Failure, Kind, invalid
-
-MAX_HEAD_BYTES = 16 * 1024  # h11's own limit for a whole head
-MAX_FIELDS = 100
-STALLED_WRITE_S = 30.0
-_HEAD_TOO_LARGE = Failure(
-    Kind.HEADERS_TOO_LARGE, f"the request's headers exceed {MAX_FIELDS} fields or {MAX_HEAD_BYTES} bytes"
+from lumen_gateway.framing import (
+    MAX_FIELDS,
+    MAX_HEAD_BYTES,
+    decode_body,
+    head_bytes,
+    head_too_large,
+    read_framing,
+    too_large,
 )
-_LOOSE_FIELDS = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect", b"content-encoding"})
+from lumen_gateway.telemetry import log
+
+LINGER_BYTES = 256 * 1024 * 1024  # a client far over the limit is cut off all the same
 
 
-class Call:
-    """One client request, whole, and the way to answer it.
+class Patience(NamedTuple):
+    """How long a connection may take, in seconds. Idle time between requests is uvicorn's `timeout_keep_alive`."""
 
-    Answer with `send`, or with `start`, `write` and `drain` as often as needed, then `finish`.
-    """
-
-    __slots__ = (
-        "_lane", "_unsent", "body", "chunked", "complete", "content_encoding", "headers", "keep_alive", "last_write_s",
-        "method", "path", "query", "received_s", "request_id", "started", "status", "task", "template",
-    )  # fmt: skip
-
-    def __init__(self, lane: FastLane, method: str, target: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-        self._lane = lane
-        self._unsent = b""
-        self.method = method
-        path, _, query = target.partition(b"?")
-        self.path = path.decode("latin-1")
-        self.query = query
-        self.headers = headers
-        self.body = b""
-        self.content_encoding = b""
-        self.request_id = ""
-        self.template = "unmatched"  # route template, for metrics
-        self.chunked = True
-        self.keep_alive = True
-        self.started = False
-        self.complete = False
-        self.status = 0
-        self.received_s = lane.loop.time()
-        self.last_write_s = self.received_s
-        self.task: asyncio.Task[None] | None = None
-
-    @property
-    def paused(self) -> bool:
-        """Whether the client reads more slowly than we write."""
-        return self._lane.flow.write_paused
-
-    def header(self, name: bytes) -> bytes | None:
-        """Return the first value of a header by its lower-case name."""
-        for field, value in self.headers:
-            if field == name:
-                return value
-        return None
-
-    def send(self, status: int, headers: bytes, body: bytes) -> None:
-        """Send a whole answer. `headers` are complete lines, without framing."""
-        self.status = status
-        self.started = True
-        framing = b"content-length: %d\r\n%b\r\n" % (len(body), b"" if self.keep_alive else b"connection: close\r\n")
-        self._lane.transport.write(respond.head(status, self.request_id, headers) + framing + body)
-        self._lane.answered(self)
-
-    def start(self, status: int, headers: bytes) -> None:
-        """Open a streamed answer; its head goes out with the first write."""
-        self.status = status
-        self.started = True
-        framing = b"transfer-encoding: chunked\r\n" if self.chunked else b""
-        framing += b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
-        self._unsent = respond.head(status, self.request_id, headers) + framing
-
-    def write(self, data: bytes) -> None:
-        """Send a piece of a streamed answer."""
-        if not data or self.complete:
-            return
-        piece = b"%x\r\n%b\r\n" % (len(data), data) if self.chunked else data
-        if self._unsent:
-            piece, self._unsent = self._unsent + piece, b""
-        self.last_write_s = self._lane.loop.time()
-        self._lane.transport.write(piece)
-
-    async def drain(self) -> None:
-        """Return once the client has room again.
-
-        Raises: Failure CLIENT_LEFT when it has not read for half a minute; the connection is then cut.
-        """
-        flow = self._lane.flow
-        if not flow.write_paused:
-            return
-        try:
-            async with asyncio.timeout(STALLED_WRITE_S):
-                await flow.drain()
-        except TimeoutError:
-            self._lane.transport.abort()
-            raise Failure(Kind.CLIENT_LEFT, "the client stopped reading") from None
-
-    def finish(self) -> None:
-        """End a streamed answer properly."""
-        if self.complete:
-            return
-        end = b"0\r\n\r\n" if self.chunked else b""
-        if self._unsent or end:
-            self._lane.transport.write(self._unsent + end)
-            self._unsent = b""
-        self._lane.answered(self)
-
-    def abort(self) -> None:
-        """Cut the connection: the answer cannot be ended properly."""
-        self._lane.transport.abort()
+    head_s: float = 10.0  # a whole head
+    body_s: float = 30.0  # in which `rate` must be kept; nginx waits 60
+    write_s: float = 30.0  # the same while the client takes an answer
+    linger_s: float = 10.0
+    look_s: float = 1.0
+    rate: int = 1024  # bytes a second
 
 
 class Handler(Protocol):
@@ -144,11 +71,44 @@ class Handler(Protocol):
 
 
 class LaneSettings:
-    """What every connection of a worker shares. One object, so that a reload is one assignment."""
+    """What every connection of a worker shares, and the look over their clocks."""
 
-    def __init__(self, handler: Handler, body_limit: int) -> None:
+    def __init__(self, handler: Handler, body_limit: int, patience: Patience | None = None) -> None:
         self.handler = handler
         self.body_limit = body_limit
+        self.patience = patience or Patience()
+        self._lanes: set[FastLane] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def enter(self, lane: FastLane) -> None:
+        """Look after a lane that has opened."""
+        self._lanes.add(lane)
+        if self._timer is None:
+            self._timer = lane.loop.call_later(self.patience.look_s, self._look, lane.loop)
+
+    def leave(self, lane: FastLane) -> None:
+        """Forget a lane that is gone; without lanes there is nothing to look at."""
+        self._lanes.discard(lane)
+        if not self._lanes and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = loop.call_later(self.patience.look_s, self._look, loop)
+        now_s = loop.time()
+        for lane in [lane for lane in self._lanes if lane.read_by_s <= now_s or lane.written_by_s <= now_s]:
+            lane.overdue(now_s)
+
+
+class Part(enum.Enum):
+    """What of a request is being received."""
+
+    NOTHING = 0
+    HEAD = 1
+    BODY = 2
+
+
+_NOTHING, _HEAD, _BODY = Part  # an enum's attribute costs more than a name in Python 3.11
 
 
 class FastLane(HttpToolsProtocol):
@@ -165,202 +125,293 @@ class FastLane(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.settings = settings
-        self.call: Call | None = None  # being received
         self.serving: Call | None = None
         self.waiting: deque[Call] = deque()  # pipelined behind it
+        self.read_by_s = math.inf  # when the client must have sent what it owes
+        self.written_by_s = math.inf  # when it must have taken what we owe
+        self._unsent_bytes = 0  # at the start of that wait
+        # What is being received.
+        self._call: Call | None = None  # since its head is complete
+        self.url = b""
+        self._part = _NOTHING
+        self._awaited = _NOTHING  # what `read_by_s` was set for
+        self._body: bytes | bytearray = b""
+        self._body_bytes = 0  # received when that wait began
+        self._chunk_bytes = 0  # of the bytes being parsed
+        self._fruitless_bytes = 0  # received since neither head nor body got on
+        self._uninvited = False  # an Expect that waits for its turn
         self._refusal: Failure | None = None
-        self._body: list[bytes] = []
-        self._body_bytes = 0
-        self._head_bytes = 0  # received of a head that is not complete
-        self._field_bytes = 0  # of the fields seen in it
-        self._in_head = True
+        self._deaf = False  # nothing that comes now is read
+        self._lingering_bytes: int | None = None  # left to throw away
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Wait for the first request, as long as between two."""
+        super().connection_made(transport)
+        self.settings.enter(self)
+        self.read_by_s = self.loop.time() + self.timeout_keep_alive
 
     # Bytes in. The parser calls back synchronously; a refusal is raised through it.
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser; answer what it or our checks refuse, then close."""
-        self._unset_keepalive_if_required()
-        if self._in_head:
-            self._head_bytes += len(data)
+        """Feed the parser; answer what it or our checks refuse."""
+        if self._deaf:
+            self._throw_away(len(data))
+            return
+        self._chunk_bytes = len(data)
+        self._fruitless_bytes += len(data)
         try:
             self.parser.feed_data(data)
-            if self._in_head and self._head_bytes > MAX_HEAD_BYTES:
-                raise _HEAD_TOO_LARGE
-        except httptools.HttpParserUpgrade:
-            self._refuse(invalid("protocol upgrades are not offered here; send a plain HTTP/1.1 request"))
-        except httptools.HttpParserError:
+            if self._fruitless_bytes > MAX_HEAD_BYTES and self._part is not _NOTHING:
+                raise head_too_large()
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._refuse(self._refusal or invalid("the request is not well-formed HTTP/1.1"))
         except Failure as failure:
             self._refuse(failure)
+        if self._part is not self._awaited:
+            self._await_rest()
 
     def on_message_begin(self) -> None:
         """A request line begins."""
+        if self._deaf:
+            self._fail(invalid("nothing is read behind the last request of a connection"))
         self.url = b""
         self.headers = []
-        self._body = []
-        self._body_bytes = 0
-        self._field_bytes = 0
-        self._in_head = True
+        self._body = b""
+        self._fruitless_bytes = 0
+        self._part = _HEAD
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Collect one header field, within limits."""
-        self._field_bytes += len(name) + len(value) + 4
-        if len(self.headers) >= MAX_FIELDS or self._field_bytes + len(self.url) > MAX_HEAD_BYTES:
-            self._fail(_HEAD_TOO_LARGE)
-        self.headers.append((name.lower(), value))
+        """Collect one header field. Those behind a chunked body are dropped: nothing here means anything that late."""
+        if self._part is _HEAD:
+            if len(self.headers) >= MAX_FIELDS:
+                self._fail(head_too_large())
+            self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """Check framing and size before the first byte of the body."""
-        self._in_head = False
-        self._head_bytes = 0
-        call = Call(self, self.parser.get_method().decode("ascii"), self.url, self.headers)
-        self.call = call
-        version = self.parser.get_http_version()
+        parser, limit_bytes = self.parser, self.settings.body_limit
+        version = parser.get_http_version()
+        call = self._call = Call(self, parser.get_method().decode("ascii"), self.url, self.headers)
+        if self._chunk_bytes + self._fruitless_bytes > MAX_HEAD_BYTES < head_bytes(self.url, self.headers):
+            self._fail(head_too_large())
+        try:
+            framing = read_framing(version, self.url, self.headers, call.fields)
+        except Failure as failure:
+            self._fail(failure)
+        if framing.length > limit_bytes:
+            self._fail(too_large(limit_bytes))
+        self._part = _BODY
+        self._fruitless_bytes = 0
+        self._encoding = framing.encoding
         call.chunked = version == "1.1"
-        call.keep_alive = call.chunked and self.parser.should_keep_alive()
-        fields = [field for field in self.headers if field[0] in _LOOSE_FIELDS]
-        _check_framing(fields, version, self._fail)
-        for name, value in fields:
-            if name == b"content-length" and int(value) > self.settings.body_limit:
-                self._fail(_too_large(self.settings.body_limit))
-            elif name == b"content-encoding":
-                call.content_encoding = value.strip().lower()
-            elif name == b"expect" and version == "1.1":
-                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        # An upgrade is not offered, so it is ignored; but llhttp reads no further behind the request that asks for it.
+        call.keep_alive = call.chunked and parser.should_keep_alive() and not parser.should_upgrade()
+        if framing.expects_continue:
+            self._uninvited = True
+            self._invite()
 
     def on_body(self, body: bytes) -> None:
-        """Collect a piece of the body, within the limit."""
-        self._body_bytes += len(body)
-        if self._body_bytes > self.settings.body_limit:
-            self._fail(_too_large(self.settings.body_limit))
-        self._body.append(body)
+        """Collect a piece of the body, within the limit. The first stays as it is: most bodies come in one."""
+        self._fruitless_bytes = 0
+        if len(self._body) + len(body) > self.settings.body_limit:
+            self._fail(too_large(self.settings.body_limit))
+        if not self._body:
+            self._body = body
+        else:
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += body
 
     def on_message_complete(self) -> None:
-        """A whole request is here: serve it, or queue it behind the one being served."""
-        call = self.call
+        """A whole request is here."""
+        call = self._call
         assert call is not None
-        self.call = None
-        call.body = b"".join(self._body)
-        self._body = []
-        call.request_id = respond.request_id(call.header(b"x-request-id"))
-        if self.serving is None:
-            self._serve(call)
-        else:
-            self.waiting.append(call)
-            self.flow.pause_reading()
+        call.body = bytes(self._body)
+        if self._encoding:
+            try:
+                call.body = decode_body(call.body, self._encoding, self.settings.body_limit)
+            except Failure as failure:
+                call.refusal = failure
+        self._received(call)
 
-    def _fail(self, failure: Failure) -> None:
+    def _fail(self, failure: Failure) -> NoReturn:
         """Refuse from inside a parser callback: httptools hides what a callback raises, so it is kept here."""
         self._refusal = failure
         raise failure
 
+    def _refuse(self, failure: Failure) -> None:
+        """Answer, in its turn, what cannot be a request, and read no further."""
+        if self._deaf:
+            return  # only what came behind the connection's last request
+        call = self._call or Call(self, "", self.url, [])
+        call.keep_alive = False
+        call.refusal = failure
+        self._lingering_bytes = LINGER_BYTES
+        self._received(call)
+
+    def _received(self, call: Call) -> None:
+        """Serve a call, or queue it behind the one being served."""
+        self._call = None
+        self._part = self._awaited = _NOTHING
+        self._body = b""
+        self._deaf = not call.keep_alive
+        call.request_id = respond.request_id(call.header(b"x-request-id"))
+        if self.serving is None and not self.waiting and not self.flow.write_paused:
+            self.serving = call
+            self._serve(call)
+            return
+        self.waiting.append(call)
+        if not self._deaf:
+            self.flow.pause_reading()
+
+    def _invite(self) -> None:
+        """Ask for the body a client holds back, once no other answer can be under way."""
+        if self._uninvited and self.serving is None and not self.waiting:
+            self._uninvited = False
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
     # A call's life.
 
+    @property
+    def paused(self) -> bool:
+        """Whether the client reads more slowly than we write."""
+        return self.flow.write_paused
+
+    async def drain(self) -> None:
+        """Return once the client has room again."""
+        await self.flow.drain()
+
     def _serve(self, call: Call) -> None:
-        self.serving = call
-        try:
-            if call.content_encoding not in {b"", b"identity"}:
-                call.body = _decoded(call, self.settings.body_limit)
-            work = self.settings.handler.serve(call)
-        except Failure as failure:
-            call.send(*respond.failure_answer(failure))
+        if self.transport.is_closing():
             return
-        if work is not None:
+        try:
+            work = None if call.refusal else self.settings.handler.serve(call)
+        except Failure as failure:
+            call.refusal = failure
+        except Exception:  # noqa: BLE001 - the outermost frame of what is answered at once; logged with its traceback
+            log.crash(call.request_id)
+            call.refusal = Failure(Kind.INTERNAL, "the gateway failed; its log has the details")
+        if call.refusal is not None:
+            call.send(*respond.failure_answer(call.refusal))
+        elif work is not None:
             call.task = self.loop.create_task(work, name=call.request_id)
             self.tasks.add(call.task)
             call.task.add_done_callback(self.tasks.discard)
 
     def answered(self, call: Call) -> None:
         """An answer is complete: go on with the next request, or wait for one."""
-        call.complete = True
         self.serving = None
         self.settings.handler.finished(call)
-        if self.transport.is_closing():
-            return
-        if not call.keep_alive:
-            self.transport.close()
-        elif self.waiting:
-            following = self.waiting.popleft()
-            if not self.waiting:
-                self.flow.resume_reading()
-            self.loop.call_soon(self._serve, following)
+        if call.keep_alive:
+            self._go_on()
+        elif self._lingering_bytes is not None and not self.waiting:
+            self._linger()
         else:
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+            self._close()
 
-    def _refuse(self, failure: Failure) -> None:
-        """Answer what cannot be a request and close: what follows on this connection has no known meaning.
-
-        A request being served is still answered first; the connection then closes without a word on what came behind
-        it.
-        """
-        self.waiting.clear()
-        if self.serving is not None:
-            self.serving.keep_alive = False
-            self.flow.pause_reading()
+    def _go_on(self) -> None:
+        if self.waiting:
+            if not self.flow.write_paused:
+                self.serving = self.waiting.popleft()
+                self.loop.call_soon(self._serve, self.serving)
             return
-        call = self.call or Call(self, "", self.url, [])
-        call.request_id = respond.request_id(None)
-        call.keep_alive = False
-        call.send(*respond.failure_answer(failure))
+        self.flow.resume_reading()
+        self._invite()
+        self._await_rest()
+
+    # The clocks.
+
+    def _await_rest(self) -> None:
+        """Start the wait for what the client owes: the rest of a request, or the next one."""
+        self._awaited = self._part
+        self._body_bytes = len(self._body)
+        if self._part is _NOTHING:
+            wait_s: float = self.timeout_keep_alive
+        elif self._part is _HEAD:
+            wait_s = self.settings.patience.head_s
+        else:
+            wait_s = self.settings.patience.body_s
+        self.read_by_s = self.loop.time() + wait_s
+
+    def overdue(self, now_s: float) -> None:
+        """Deal with a client that has sent or taken too little for too long."""
+        patience = self.settings.patience
+        if self.written_by_s <= now_s:
+            unsent_bytes = self.transport.get_write_buffer_size()
+            if self._unsent_bytes - unsent_bytes < patience.rate * patience.write_s:
+                self.transport.abort()
+                return
+            self._await_reader()
+        if self.read_by_s > now_s:
+            return
+        if self.serving is not None or self.waiting:
+            self.read_by_s = math.inf  # it waits for us; `answered` sets the next wait
+        elif self._part is _NOTHING:
+            self._close()
+        elif self._part is _BODY and len(self._body) - self._body_bytes >= patience.rate * patience.body_s:
+            self._await_rest()
+        else:
+            self._refuse(Failure(Kind.REQUEST_TIMEOUT, "the request did not arrive in time; send it again"))
+
+    def _await_reader(self) -> None:
+        self._unsent_bytes = self.transport.get_write_buffer_size()
+        self.written_by_s = self.loop.time() + self.settings.patience.write_s
+
+    def pause_writing(self) -> None:
+        """The client has enough for now."""
+        super().pause_writing()
+        self._await_reader()
+
+    def resume_writing(self) -> None:
+        """The client has room again."""
+        super().resume_writing()
+        self.written_by_s = math.inf
+        if self.serving is None and self.waiting:
+            self._go_on()
 
     # The connection's end.
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """The client is gone: stop working for it."""
-        self.connections.discard(self)
-        self._unset_keepalive_if_required()
+    def eof_received(self) -> None:
+        """The client has left, or sends no more and looks the same: asyncio closes what remains."""
+        self._abandon()
+
+    def _abandon(self) -> None:
+        """Stop working for a client that has left."""
+        call, self.serving = self.serving, None
         self.waiting.clear()
+        if call is not None and call.task is not None:
+            self.loop.call_soon(call.task.cancel)  # behind its first step: a task that never ran leaves no record
+
+    def _linger(self) -> None:
+        """Close our half; the client's stays open for a while, so that nothing it still sends resets the connection."""
+        self.read_by_s = self.loop.time() + self.settings.patience.linger_s
+        self.flow.resume_reading()
+        if self.transport.can_write_eof() and not self.transport.is_closing():
+            self.transport.write_eof()
+
+    def _throw_away(self, size_bytes: int) -> None:
+        if self._lingering_bytes is not None:
+            self._lingering_bytes -= size_bytes
+            if self._lingering_bytes < 0:
+                self._close()
+
+    def _close(self) -> None:
+        """Close once everything is sent, or the client has had its time to take it."""
+        self.read_by_s = math.inf
+        self._await_reader()
+        self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        """The connection is gone, whoever ended it."""
+        self.connections.discard(self)
+        self.settings.leave(self)
+        self._abandon()
         self.flow.resume_writing()
-        if self.serving is not None and self.serving.task is not None:
-            self.serving.task.cancel()
         self.parser = None  # type: ignore[assignment]  # breaks the cycle with its callbacks, as uvicorn does
 
     def shutdown(self) -> None:
         """The server drains: close when idle, else after the answer in progress."""
         if self.serving is None:
-            self.transport.close()
+            self._close()
         else:
             self.serving.keep_alive = False
-
-
-def _too_large(limit_bytes: int) -> Failure:
-    return Failure(
-        Kind.BODY_TOO_LARGE, f"the request body exceeds the limit of {limit_bytes} bytes (server.body_limit)"
-    )
-
-
-def _check_framing(fields: list[tuple[bytes, bytes]], version: str, fail: Callable[[Failure], None]) -> None:
-    """Refuse what two readers could frame differently. RFC 9112 6.1 and 6.3; stricter: `chunked` alone, plain digits.
-
-    llhttp has already refused a length beside a transfer coding.
-    """
-    names = [name for name, _ in fields]
-    for name, value in fields:
-        if name == b"transfer-encoding" and (value.lower() != b"chunked" or version != "1.1"):
-            fail(invalid("the only transfer encoding accepted is chunked, on HTTP/1.1"))
-        elif name == b"content-length" and not value.isdigit():
-            fail(invalid("content-length must be plain digits"))
-        elif name == b"expect" and value.lower() != b"100-continue":
-            fail(invalid("the only expectation accepted is 100-continue"))
-    if names.count(b"content-length") > 1 or names.count(b"transfer-encoding") > 1:
-        fail(invalid("the length of the body is stated more than once"))
-    if names.count(b"host") != 1 and version == "1.1":
-        fail(invalid("HTTP/1.1 requires exactly one host header"))
-
-
-def _decoded(call: Call, limit_bytes: int) -> bytes:
-    """Return a gzip body decoded, within the limit after decoding."""
-    if call.content_encoding != b"gzip":
-        raise Failure(Kind.UNSUPPORTED_ENCODING, "request bodies may be sent plain or with content-encoding: gzip only")
-    decoder = zlib.decompressobj(wbits=31)
-    try:
-        body = decoder.decompress(call.body, limit_bytes + 1)
-    except zlib.error as exc:
-        raise invalid("the body is not valid gzip") from exc
-    if len(body) > limit_bytes:
-        raise _too_large(limit_bytes)
-    if not decoder.eof or decoder.unused_data:
-        raise invalid("the gzip body is cut short or followed by other bytes")
-    return body

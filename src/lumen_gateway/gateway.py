@@ -24,6 +24,7 @@ import msgspec
 
 from lumen_gateway import respond
 from lumen_gateway.accounting.ledger import Admission, Ledger
+from lumen_gateway.call import Call
 from lumen_gateway.clock import Clock
 from lumen_gateway.config.schema import Server
 from lumen_gateway.dialects.chat import ChatRequest, parse_request, with_messages
@@ -34,7 +35,6 @@ from lumen_gateway.execution.executor import Exchange, Executor, Job
 from lumen_gateway.execution.heartbeat import Heartbeat
 from lumen_gateway.execution.leaf import Leaf
 from lumen_gateway.execution.relay import final_event, relay
-from lumen_gateway.fastlane import Call
 from lumen_gateway.records import ANONYMOUS, Recorder, RequestRecord
 from lumen_gateway.routing.facts import Facts
 from lumen_gateway.routing.facts.metadata import read_metadata
