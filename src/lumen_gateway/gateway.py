@@ -66,9 +66,9 @@ class Routed(msgspec.Struct):
     record: RequestRecord
     total_at_s: float  # monotonic
 
-    def job(self, exchange: Exchange[T]) -> Job[T]:
+    def job(self, exchange: Exchange[T], admission: Admission) -> Job[T]:
         """Return the executor's part of the request."""
-        return Job(self.attempts, self.snapshot.leaves, exchange, self.total_at_s, self.record.attempts)
+        return Job(self.attempts, self.snapshot.leaves, exchange, self.total_at_s, self.record.attempts, admission)
 
 
 class Telemetry(Recorder, Protocol):
@@ -158,7 +158,7 @@ class Gateway:
         try:
             routed = self._route(call, parse_request(call.body), record)
             admission = self.ledger.admit(record.caller, routed.attempts[0].leaf)
-            await (self._streamed(routed) if routed.request.stream else self._buffered(routed))
+            await (self._streamed if routed.request.stream else self._buffered)(routed, admission)
         except Failure as failure:
             self._refuse(call, record, failure)
         except asyncio.CancelledError:
@@ -203,13 +203,13 @@ class Gateway:
             log.metadata_rejected(call.request_id)
         return metadata
 
-    async def _buffered(self, routed: Routed) -> None:
+    async def _buffered(self, routed: Routed, admission: Admission) -> None:
         exchange = BufferedChat(**self._exchange(routed))
-        body = await self.executor.run(routed.job(exchange))
+        body = await self.executor.run(routed.job(exchange, admission))
         routed.record.status = 200
         routed.call.send(200, respond.JSON + respond.served(routed.record, routed.attempts), body)
 
-    async def _streamed(self, routed: Routed) -> None:
+    async def _streamed(self, routed: Routed, admission: Admission) -> None:
         server = routed.snapshot.server
         exchange = StreamedChat(
             **self._exchange(routed),
@@ -220,7 +220,7 @@ class Gateway:
         heartbeat = Heartbeat(asyncio.get_running_loop(), server.sse_heartbeat_ms / 1000, routed.call, open_early)
         heartbeat.start()
         try:
-            stream = await self.executor.run(routed.job(exchange))
+            stream = await self.executor.run(routed.job(exchange, admission))
             await self._relay(routed, exchange, stream)
         finally:
             heartbeat.stop()
@@ -235,10 +235,8 @@ class Gateway:
         try:
             failure = await relay(stream, call, self.clock)
         finally:
-            exchange.book(stream.record, stream.leaf, stream.reader.usage, stream.reader.output_frames)
-            stream.record.ended_s = self.clock.monotonic()
+            exchange.settle(stream)
         if failure is not None:
-            stream.record.outcome = failure.kind.outcome
             record.status, record.code = failure.status, failure.kind.row.code
             log.refused(call.request_id, failure)
 

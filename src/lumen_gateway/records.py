@@ -39,6 +39,24 @@ class Usage(msgspec.Struct, frozen=True):
 NO_USAGE = Usage()
 
 
+def added(first: Usage, second: Usage) -> Usage:
+    """Return both together. What neither reports stays unknown; with an estimate in it the sum is an estimate."""
+    if first is NO_USAGE:
+        return second
+    return Usage(
+        first.input + second.input,
+        first.output + second.output,
+        _sum(first.cached, second.cached),
+        _sum(first.cache_write, second.cache_write),
+        _sum(first.reasoning, second.reasoning),
+        "estimated" if "estimated" in (first.origin, second.origin) else second.origin,
+    )
+
+
+def _sum(first: int | None, second: int | None) -> int | None:
+    return second if first is None else first + (second or 0)
+
+
 class AttemptRecord(msgspec.Struct):
     """One entry of the plan that was entered: every retry on the same leaf is inside it."""
 

@@ -51,6 +51,8 @@ class _ErrorOnly(msgspec.Struct, frozen=True):
 
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
+_decode_chunks = msgspec.json.Decoder(_Chunk).decode_lines
+_LAST = b"data: [DONE]\n\n"
 _decode_error_only = msgspec.json.Decoder(_ErrorOnly).decode
 
 
@@ -58,7 +60,8 @@ class ChatStream:
     """Reads one upstream stream.
 
     `output`: text, reasoning, a tool call, a refusal or audio has come; `output_frames` counts the frames with any.
-    `error`: the payload of the first error frame, whatever form it had. `done`: `[DONE]` was seen; nothing after it is
+    `error`: the payload of the first error frame, whatever form it had; `error_shown`: that frame, as forwarded, is one
+    that clients take for an error. `done`: `[DONE]` was seen; nothing after it is
     read or forwarded. `dropped`: data frames withheld because they are not JSON. `usage`: the last one reported.
     """
 
@@ -70,6 +73,7 @@ class ChatStream:
         "done",
         "dropped",
         "error",
+        "error_shown",
         "output",
         "output_frames",
         "usage",
@@ -79,6 +83,7 @@ class ChatStream:
         self.output = False
         self.output_frames = 0
         self.error: bytes | None = None
+        self.error_shown = False
         self.done = False
         self.dropped = 0
         self.usage: Usage | None = None
@@ -134,14 +139,66 @@ class ChatStream:
         if chunk.usage is not None:
             self.usage = read_usage(chunk.usage) or self.usage
         if chunk.choices:
-            self._read_choices(chunk.choices)
+            self._count_output(self._read_choices(chunk.choices))
         elif chunk.usage and not self._include_usage and self.error is None:
             return None
         if self._repair is not None and _may_deviate(chunk) and (repaired := self._repair.repair(data)) is not None:
             return b"data: " + repaired + b"\n\n"
         return frame.raw
 
-    def _read_choices(self, choices: list[_Choice]) -> None:
+    def read_block(self, block: bytes) -> bytes | None:
+        """Take many frames at once, if they are all ordinary; None, with nothing changed, if `read` must look.
+
+        Shape:  `block` is what one read of the upstream brought, with no partial frame before it. Ordinary is a row of
+                `data: {...}` frames with choices, perhaps a last one with usage alone, perhaps `[DONE]` behind it.
+        Exact:  no JSON value can span `}` line feed `{`, so as many values as frames means one value a frame.
+        """
+        if self._repair is not None or self.done or not block.startswith(b"data: {"):
+            return None
+        body = block.removesuffix(_LAST)
+        if not body.endswith(b"}\n\n"):
+            return None
+        try:
+            chunks = _decode_chunks(body[6:-2].replace(b"}\n\ndata: {", b"}\n{"))
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return None
+        if len(chunks) != body.count(b"\n\n") or not self._read_ordinary(chunks):
+            return None
+        self.done = len(block) != len(body)
+        last = chunks[-1]
+        if not last.choices and last.usage and not self._include_usage:
+            return body[: body.rfind(b"data: {")] + block[len(body) :]
+        return block
+
+    def _read_ordinary(self, chunks: list[_Chunk]) -> bool:
+        """Take in a row of chunks; False at the first that is not ordinary, and `read` then takes them in anew."""
+        frames, started = 0, self._open
+        for chunk in chunks:
+            choices = chunk.choices
+            if choices and len(choices) == 1 and chunk.error is NO_ERROR and chunk.usage is None:
+                choice = choices[0]  # most frames: one more piece of text
+                delta = choice.delta
+                if choice.finish_reason is None and choice.error is NO_ERROR and choice.index in started:
+                    frames += delta is not None and (bool(delta.content) or not delta.is_empty())
+                    continue
+            if chunk.error is not NO_ERROR or not (choices or chunk is chunks[-1]):
+                return False
+            if chunk.usage is not None:
+                self.usage = read_usage(chunk.usage) or self.usage
+            if choices:
+                frames += self._read_choices(choices)
+        if self.error is not None:
+            self.error = None
+            return False
+        self._count_output(frames)
+        return True
+
+    def _count_output(self, frames: int) -> None:
+        self.output = self.output or frames > 0
+        self.output_frames += frames
+
+    def _read_choices(self, choices: list[_Choice]) -> bool:
+        """Take in the choices of one frame; True if any of them has output."""
         output = False
         for choice in choices:
             delta = choice.delta
@@ -153,20 +210,18 @@ class ChatStream:
                 self._open.add(choice.index)
             if choice.error is not NO_ERROR and is_error(choice.error):
                 self._fail(wrap_error(choice.error))
-        if output:
-            self.output = True
-            self.output_frames += 1
+        return output
 
     def _finish(self, index: int | None, reason: object) -> None:
         text = reason if isinstance(reason, str) else "unknown"
         self._finishes[index] = text
         self._open.discard(index)
         if text in FAILED_FINISHES:
-            self._fail(finish_error(text))
+            self._fail(finish_error(text), shown=False)
 
-    def _fail(self, payload: bytes) -> None:
+    def _fail(self, payload: bytes, *, shown: bool = True) -> None:
         if self.error is None:
-            self.error = payload
+            self.error, self.error_shown = payload, shown
 
     def _read_error_event(self, raw: bytes, data: bytes) -> bytes:
         self._fail(data)

@@ -16,7 +16,8 @@ def earliest(now_s: float, timeout_s: float, total_at_s: float) -> float:
 
 def ended_by_total(failure: Failure, now_s: float, total_at_s: float) -> bool:
     """Whether a timed-out wait really ran into the total deadline."""
-    return now_s >= total_at_s and failure.kind in _WAITS
+    return failure.kind in _WAITS and now_s + _GRAIN_S >= total_at_s
 
 
+_GRAIN_S = 0.002  # the loop's timers and clock count whole milliseconds, so a wait may end a little early
 _WAITS = frozenset({Kind.FIRST_TOKEN_TIMEOUT, Kind.READ_TIMEOUT, Kind.CONNECT_TIMEOUT})

@@ -1,4 +1,4 @@
-"""One try on one leaf: build the call, send it, judge the answer.
+"""One try on one leaf: build the call, send it, judge the answer, book what it used.
 
 `ChatCall` is what both forms of a chat exchange share. `BufferedChat` reads the whole answer here, inside the attempt,
 so that a body that stalls or is cut can still fail over; the streamed form stands in `commit.py`.
@@ -22,17 +22,18 @@ from lumen_gateway.execution.deadline import earliest
 from lumen_gateway.execution.leaf import Credential, Leaf
 from lumen_gateway.providers import refusals
 from lumen_gateway.providers.refusal_log import log_text
-from lumen_gateway.records import AttemptRecord, Origin, Usage
+from lumen_gateway.records import AttemptRecord, Origin, Usage, added
 from lumen_gateway.routing import overrides
-from lumen_gateway.routing.plan import Attempt
+from lumen_gateway.routing.plan import Attempt, lists
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 16 * 1024
 ERROR_BODY_S = 0.5  # a refusal's body is worth that wait, not more
+LEAVE_S = 1.0  # how long a body nobody reads may still arrive before its connection is given up
 
 
 class UpstreamAnswer(Protocol):
-    """An answer whose head has arrived. Closing an unfinished one cuts the upstream off."""
+    """An answer whose head has arrived."""
 
     status: int
     headers: list[tuple[bytes, bytes]]  # lower-case names
@@ -50,8 +51,12 @@ class UpstreamAnswer(Protocol):
         """Return the next decoded piece, b"" only at the proper end."""
         ...
 
+    def leave(self, until: float) -> None:
+        """Read no more: the connection is kept if the body ends by then, else cut."""
+        ...
+
     def close(self) -> None:
-        """Give the connection back, or cut it."""
+        """Cut an unfinished answer off at once."""
         ...
 
 
@@ -90,13 +95,12 @@ class ChatCall(msgspec.Struct):
         )
 
     async def open(
-        self, leaf: Leaf, credential: Credential, attempt: Attempt, record: AttemptRecord, timeout_s: float
+        self, leaf: Leaf, credential: Credential, attempt: Attempt, record: AttemptRecord, until: float
     ) -> UpstreamAnswer:
         """Send the call and return a successful answer's head.
 
         Raises: Failure for anything that is not a 2xx.
         """
-        until = earliest(self.clock.monotonic(), timeout_s, self.total_at_s)
         answer = await self.transport.send(leaf.origin, self.payload(leaf, credential, attempt), until)
         record.first_byte_s = answer.first_byte_at
         if 200 <= answer.status < 300:
@@ -104,35 +108,45 @@ class ChatCall(msgspec.Struct):
         try:
             raise await self._refused(leaf, answer)
         finally:
-            answer.close()
+            answer.leave(self.clock.monotonic() + LEAVE_S)
 
     async def _refused(self, leaf: Leaf, answer: UpstreamAnswer) -> Failure:
-        if not 400 <= answer.status < 500:
-            return failed(refusals.classify(answer.status, answer.header, b"", self.clock.wall()), answer.status)
-        body = await _error_body(answer, self.clock.monotonic())
-        if answer.status != 429:  # a storm of those is no news, and the metrics count it
-            self.warn(leaf.provider, answer.status, log_text(body))
-        return failed(refusals.classify(answer.status, answer.header, body, self.clock.wall()), answer.status)
+        status = answer.status
+        client_error = 400 <= status < 500
+        body = await self._error_body(answer) if client_error else b""
+        refusal = refusals.classify(status, answer.header, body, self.clock.wall())
+        if client_error and refusal.kind is not Kind.RATE_LIMITED:  # a burst is no news, and the metrics count it
+            self.warn(leaf.provider, status, log_text(body))
+        return failed(refusal, status)
 
-    def judge(self, *, filtered: bool, empty: bool) -> None:
-        """Refuse an answer without output where the chain lists a trigger for it; else it is a success.
+    async def _error_body(self, answer: UpstreamAnswer) -> bytes:
+        """Read what arrives of a refusal's body in time: a stalled one is classified from what there is."""
+        until, body = earliest(self.clock.monotonic(), ERROR_BODY_S, self.total_at_s), b""
+        try:
+            while len(body) < MAX_ERROR_BYTES and (piece := await answer.read_chunk(until)):
+                body += piece
+        except Failure:
+            pass  # cut or stalled: the status alone still decides
+        return body[:MAX_ERROR_BYTES]
+
+    def judge(self, record: AttemptRecord, *, filtered: bool, empty: bool) -> None:
+        """Refuse an answer without output where a list around the attempt names it; else it is a success.
 
         Raises: Failure CONTENT_FILTER or EMPTY_ANSWER.
         """
-        if filtered and self._listed(Trigger.CONTENT_FILTER):
+        if filtered and lists(self.attempts, record.index, Trigger.CONTENT_FILTER):
             raise Failure(Kind.CONTENT_FILTER, "the answer was withheld by its content filter")
-        if empty and self._listed(Trigger.EMPTY_ANSWER):
+        if empty and lists(self.attempts, record.index, Trigger.EMPTY_ANSWER):
             raise Failure(Kind.EMPTY_ANSWER, "the answer was empty")
 
-    def _listed(self, trigger: Trigger) -> bool:
-        return any(escape.triggers & trigger for attempt in self.attempts for escape in attempt.escapes)
-
-    def book(self, record: AttemptRecord, leaf: Leaf, usage: Usage | None, output_tokens: int) -> None:
-        """Write down what an answer used: the upstream's numbers, else an estimate marked as one."""
-        if usage is None:
+    def book(self, record: AttemptRecord, leaf: Leaf, reported: Usage | None, output_tokens: int) -> None:
+        """Add what one try used: the upstream's numbers, else an estimate marked as one."""
+        usage = reported
+        if usage is None or not (usage.input or usage.output):
             usage = Usage(estimate_chat(self.request), output_tokens, origin="estimated")
-        record.usage = usage
-        record.cost_pico = None if leaf.prices is None else cost(usage, leaf.prices)
+        record.usage = added(record.usage, usage)
+        if leaf.prices is not None:
+            record.cost_pico = (record.cost_pico or 0) + cost(usage, leaf.prices)
 
 
 class BufferedChat(ChatCall):
@@ -141,27 +155,39 @@ class BufferedChat(ChatCall):
     async def perform(self, leaf: Leaf, credential: Credential, attempt: Attempt, record: AttemptRecord) -> bytes:
         """Return the answer's body, judged and booked."""
         until = earliest(self.clock.monotonic(), leaf.timeouts.response_s, self.total_at_s)
-        answer = await self.open(leaf, credential, attempt, record, leaf.timeouts.response_s)
         try:
-            body = await answer.read_all(MAX_ANSWER_BYTES, until)
-        finally:
-            answer.close()
+            answer = await self.open(leaf, credential, attempt, record, until)
+            body = await self._body(answer, until)
+        except Failure as failure:
+            if failure.kind is Kind.FIRST_TOKEN_TIMEOUT:  # nothing came at all: here that is the whole answer's clock
+                failure.kind, failure.message = Kind.READ_TIMEOUT, "the answer did not arrive in time"
+            raise
         if leaf.repair:
             body = repair_answer(body)
         seen = read_answer(body)
+        if seen.error is None or seen.usage is not None:
+            self.book(record, leaf, seen.usage, estimate_output(seen.output_bytes))
         if seen.error is not None:
             raise failed(refusals.classify_in_stream(seen.error, self.clock.wall()), answer.status)
-        self.book(record, leaf, seen.usage, estimate_output(seen.output_bytes))
-        self.judge(filtered=seen.filtered, empty=seen.empty)
+        self.judge(record, filtered=seen.filtered, empty=seen.empty)
         return body
+
+    async def _body(self, answer: UpstreamAnswer, until: float) -> bytes:
+        try:
+            return await answer.read_all(MAX_ANSWER_BYTES, until)
+        finally:
+            answer.close()
 
 
 def failed(refusal: refusals.Refusal, status: int) -> Failure:
-    """Turn a classified refusal into the failure that decides what happens next. The message holds no upstream text."""
+    """Turn a classified refusal into the failure that decides what happens next. The message holds no upstream text.
+
+    An error told inside a 200 has no status of its own for the client to see.
+    """
     return Failure(
         refusal.kind,
         _REFUSAL_TEXTS.get(refusal.kind, "the upstream refused the request") + f" (status {status})",
-        upstream_status=status,
+        upstream_status=status if status >= 300 else None,
         retry_after_s=refusal.retry_after_s,
         cool_s=refusal.cool_s,
     )
@@ -184,15 +210,3 @@ _REFUSAL_TEXTS = {
 def forwarded(headers: Iterable[tuple[bytes, bytes]], names: frozenset[bytes]) -> list[bytes]:
     """Return the header lines of the client that the upstream may see."""
     return [b"%b: %b\r\n" % (name, value) for name, value in headers if name in names]
-
-
-async def _error_body(answer: UpstreamAnswer, now_s: float) -> bytes:
-    """Read what arrives of a refusal's body in time: a stalled one is classified from what there is."""
-    until, pieces, size = now_s + ERROR_BODY_S, list[bytes](), 0
-    try:
-        while size < MAX_ERROR_BYTES and (piece := await answer.read_chunk(until)):
-            pieces.append(piece)
-            size += len(piece)
-    except Failure:
-        pass  # cut or stalled: the status alone still decides
-    return b"".join(pieces)[:MAX_ERROR_BYTES]

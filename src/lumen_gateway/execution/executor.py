@@ -3,26 +3,26 @@
 It knows nothing of HTTP or dialects: what one try does is the `Exchange` it is given, what a failure means stands in
 `errors.py`, where it leads is in the plan. Breakers and cooldowns live here, per process, across reloads.
 
-    run                over the plan's attempts, along their escapes
-      _attempt         one leaf, recorded
-        _over_keys     another key of the same provider, where the failure is about the key
-          _over_tries  the same key again, after a pause
+    run              over the plan's attempts, along their escapes
+      _attempt       one leaf: try, and after a failure
+        _recover     try again with another key, or with the same one after a pause, or leave
+      _onward        the next attempt the failure leads to and the budget has room for
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from lumen_gateway.accounting.ledger import Admission
 from lumen_gateway.clock import Clock
-from lumen_gateway.errors import Failure, Kind, Trigger, trigger_name
-from lumen_gateway.execution import deadline
+from lumen_gateway.errors import TRIGGERS, Failure, Kind, Trigger, trigger_name
 from lumen_gateway.execution.breaker import Breaker, BreakerPolicy, State
 from lumen_gateway.execution.cooldown import Cooldowns
+from lumen_gateway.execution.deadline import ended_by_total
 from lumen_gateway.execution.leaf import Credential, Key, Leaf
 from lumen_gateway.execution.retry import RetryPolicy, retry_delay
 from lumen_gateway.records import AttemptRecord
@@ -31,10 +31,16 @@ from lumen_gateway.routing.plan import Attempt, next_attempt
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-KEY_TROUBLE = frozenset({Kind.RATE_LIMITED, Kind.QUOTA_LIMITED, Kind.QUOTA_EXHAUSTED, Kind.AUTH_FAILED})
+KEY_TROUBLE = frozenset(
+    {Kind.RATE_LIMITED, Kind.RATE_TOO_SMALL, Kind.QUOTA_LIMITED, Kind.QUOTA_EXHAUSTED, Kind.AUTH_FAILED}
+)
 """Failures that another key of the same provider may not have."""
 
 EXHAUSTED = (("x-lumen-fallback-exhausted", "true"),)
+OVER_BUDGET = "budget"
+"""Outcome of an attempt that was skipped because no budget was left for it."""
+
+_ANY = TRIGGERS["any_error"]
 
 
 class Exchange(Protocol[T_co]):
@@ -46,30 +52,38 @@ class Exchange(Protocol[T_co]):
 
 
 class Job(msgspec.Struct, Generic[T]):
-    """What one request asks of the executor. `records` grows by one entry per attempt entered."""
+    """What one request asks of the executor.
+
+    `records` grows by one entry per attempt entered or skipped. `admission` was made for the first attempt and is asked
+    again before each further one. `waits_s` and `charged` are notes of the executor: every wait an upstream asked for,
+    and the keys whose breakers have counted this request.
+    """
 
     attempts: tuple[Attempt, ...]
     leaves: Mapping[str, Leaf]
     exchange: Exchange[T]
     total_at_s: float  # monotonic
     records: list[AttemptRecord]
+    admission: Admission
+    waits_s: list[float] = []
+    charged: list[Key] = []
+
+    def note_wait(self, failure: Failure) -> None:
+        """Remember how long the failed upstream asked to be left alone."""
+        if failure.retry_after_s is not None:
+            self.waits_s.append(failure.retry_after_s)
 
 
 class _Visit(msgspec.Struct, Generic[T]):
-    """One attempt being made: where, and with which keys so far."""
+    """One attempt being made: where, with which key, and which keys it has not used yet."""
 
     job: Job[T]
     attempt: Attempt
     leaf: Leaf
     record: AttemptRecord
-    tried: list[Credential] = []
-
-    @property
-    def candidates(self) -> tuple[Credential, ...]:
-        """The keys that may be used: all of the provider's, or the one the target pins."""
-        if self.attempt.key is None:
-            return self.leaf.credentials
-        return tuple(credential for credential in self.leaf.credentials if credential.label == self.attempt.key)
+    credential: Credential
+    breaker: Breaker
+    left: Sequence[Credential]
 
 
 class Executor:
@@ -94,130 +108,171 @@ class Executor:
         Raises: Failure, the last attempt's, with the smallest wait any of them named.
         """
         index = 0
-        waits: list[float] = []
         while True:
             try:
                 return await self._attempt(job, index)
             except Failure as failure:
-                if failure.retry_after_s is not None:
-                    waits.append(failure.retry_after_s)
-                following = next_attempt(job.attempts, index, failure.triggers)
+                job.note_wait(failure)
+                following = self._onward(job, index, failure)
                 if following is None:
-                    _conclude(failure, waits, escaped=index > 0)
+                    failure.retry_after_s = min(job.waits_s, default=None)
                     raise
-                job.records[-1].escape = _taken(job.attempts[index], failure.triggers)
                 index = following
 
     async def _attempt(self, job: Job[T], index: int) -> T:
+        """Try one leaf as often, and with as many of its keys, as makes sense; leave a record of it."""
         attempt = job.attempts[index]
         leaf = job.leaves[attempt.leaf]
-        record = AttemptRecord(
-            index, leaf.id, leaf.provider, attempt.key, attempt.route, started_s=self.clock.monotonic()
-        )
+        now_s = self.clock.monotonic()
+        record = AttemptRecord(index, leaf.id, leaf.provider, attempt.key, attempt.route, started_s=now_s)
         job.records.append(record)
         try:
-            return await self._over_keys(_Visit(job, attempt, leaf, record))
-        except Failure as failure:
-            record.outcome = failure.kind.outcome
-            record.upstream_status = failure.upstream_status
-            raise
-        except asyncio.CancelledError:
-            record.outcome = "cancelled"
+            visit = self._admit(job, attempt, leaf, record)
+            while True:
+                self._check_total(job)
+                record.tries += 1
+                try:
+                    answer = await job.exchange.perform(leaf, visit.credential, attempt, record)
+                except Failure as failure:
+                    pause_s = self._recover(visit, failure)
+                    if pause_s is None:
+                        raise
+                else:
+                    visit.breaker.success()
+                    return answer
+                if pause_s > 0.0:
+                    await self.clock.sleep(pause_s)
+        except BaseException as exc:
+            record.outcome = outcome_of(exc)
+            record.upstream_status = exc.upstream_status if isinstance(exc, Failure) else None
             raise
         finally:
             record.ended_s = self.clock.monotonic()
 
-    async def _over_keys(self, visit: _Visit[T]) -> T:
-        while True:
-            credential = self._admit(visit)
-            visit.record.key_label = credential.label
-            visit.tried.append(credential)
-            try:
-                return await self._over_tries(visit, credential)
-            except Failure as failure:
-                if failure.kind not in KEY_TROUBLE or not self._usable(visit):
-                    raise
+    def _onward(self, job: Job[T], index: int, failure: Failure) -> int | None:
+        """Return the attempt that the failure leads to, past those for which the budget has no room.
 
-    async def _over_tries(self, visit: _Visit[T], credential: Credential) -> T:
-        for tries in itertools.count(1):
-            visit.record.tries += 1
-            try:
-                result = await visit.job.exchange.perform(visit.leaf, credential, visit.attempt, visit.record)
-            except Failure as failure:
-                self._name(failure, visit)
-                delay_s = self._pause(failure, tries, visit)
-                if delay_s is None:
-                    self._charge(failure, credential)
-                    raise
-                await self.clock.sleep(delay_s)
-            else:
-                self._breaker(credential).success()
-                return result
-        raise AssertionError("unreachable")
-
-    def _pause(self, failure: Failure, tries: int, visit: _Visit[T]) -> float | None:
-        """How long to wait before the same key is tried again, or None: leave it."""
-        if failure.kind in KEY_TROUBLE and self._usable(visit):
+        A skipped attempt is as if it were not in the list: whoever leads to it leads to the one behind it. A chain that
+        was followed to its end is said to be exhausted.
+        """
+        failed, attempts = job.records[-1], job.attempts
+        following = next_attempt(attempts, index, failure.triggers)
+        if following is not None:
+            for position in range(following, len(attempts)):
+                if job.admission.top_up(attempts[position].leaf):
+                    failed.escape = _taken(attempts, index, failure.triggers, following)
+                    return position
+                job.records.append(self._skipped(attempts[position], position))
+        elif next_attempt(attempts, index, _ANY) is not None:
             return None
-        has_escape = next_attempt(visit.job.attempts, visit.record.index, failure.triggers) is not None
-        delay_s = retry_delay(self.retry, failure, tries, self.rand(), has_escape=has_escape)
-        if delay_s is not None and self.clock.monotonic() + delay_s >= visit.job.total_at_s:
-            return None
-        return delay_s
+        if index > 0:
+            failure.headers += EXHAUSTED
+        return None
 
-    def _charge(self, failure: Failure, credential: Credential) -> None:
-        """Count the failure against the breaker, once per leaf and request, and note how long to stay away."""
+    def _skipped(self, attempt: Attempt, index: int) -> AttemptRecord:
         now_s = self.clock.monotonic()
-        row = failure.kind.row
-        if row.provider_fault:
-            self.breakers[credential.key].fault(self.breaker, now_s)
-        cool_s = failure.cool_s
-        if cool_s is None and row.retryable and (failure.retry_after_s or 0.0) > self.retry.max_s:
-            cool_s = failure.retry_after_s
-        if cool_s is not None:
-            self.cooldowns.start(credential.key, now_s, cool_s, row.triggers)
+        record = AttemptRecord(index, attempt.leaf, attempt.provider, attempt.key, attempt.route, started_s=now_s)
+        record.outcome, record.ended_s = OVER_BUDGET, now_s
+        return record
 
-    def _name(self, failure: Failure, visit: _Visit[T]) -> None:
+    # After a failed try.
+
+    def _recover(self, visit: _Visit[T], failure: Failure) -> float | None:
+        """Return the pause before the leaf is tried again, with the key that `visit` then holds; None: leave it."""
+        self._name(visit, failure)
+        others = self._usable(visit.left) if failure.kind in KEY_TROUBLE else ()
+        pause_s = 0.0 if others else self._pause(visit, failure)
+        if others or pause_s is None:
+            self._charge(visit, failure)
+        if others:
+            visit.job.note_wait(failure)
+            self._take(visit, others)
+        return pause_s
+
+    def _name(self, visit: _Visit[T], failure: Failure) -> None:
         """Say which provider failed, and tell a spent total deadline from the attempt's own timeout."""
-        if deadline.ended_by_total(failure, self.clock.monotonic(), visit.job.total_at_s):
-            failure.kind = Kind.TOTAL_TIMEOUT
-            failure.provider = visit.job.leaves[visit.job.attempts[0].leaf].provider
-            failure.message = f'provider "{failure.provider}": the request\'s total deadline has passed'
+        if ended_by_total(failure, self.clock.monotonic(), visit.job.total_at_s):
+            spent = _spent(visit.job)
+            failure.kind, failure.message, failure.provider = spent.kind, spent.message, spent.provider
         elif failure.provider is None:
             failure.provider = visit.leaf.provider
             failure.message = f'provider "{failure.provider}": {failure.message}'
 
+    def _pause(self, visit: _Visit[T], failure: Failure) -> float | None:
+        """How long to wait before the same key is tried again, or None."""
+        job, record = visit.job, visit.record
+        has_escape = next_attempt(job.attempts, record.index, failure.triggers) is not None
+        pause_s = retry_delay(self.retry, failure, record.tries, self.rand(), has_escape=has_escape)
+        if pause_s is not None and self.clock.monotonic() + pause_s >= job.total_at_s:
+            return None
+        return pause_s
+
+    def _charge(self, visit: _Visit[T], failure: Failure) -> None:
+        """Count the failure against the key's breaker, once per request, and note how long to stay away.
+
+        A probe is always counted: an open breaker waits for its outcome.
+        """
+        row, key, charged = failure.kind.row, visit.credential.key, visit.job.charged
+        now_s = self.clock.monotonic()
+        if row.provider_fault and (key not in charged or visit.breaker.state is State.HALF_OPEN):
+            charged.append(key)
+            visit.breaker.fault(self.breaker, now_s)
+        cool_s = failure.cool_s
+        if cool_s is None and row.retryable and (failure.retry_after_s or 0.0) > self.retry.max_s:
+            cool_s = failure.retry_after_s
+        if cool_s is not None:
+            self.cooldowns.start(key, now_s, cool_s, row.triggers)
+
+    def _check_total(self, job: Job[T]) -> None:
+        """Send nothing once the total deadline has passed."""
+        if self.clock.monotonic() >= job.total_at_s:
+            raise _spent(job)
+
     # Which key to use.
 
-    def _usable(self, visit: _Visit[T]) -> list[Credential]:
-        """Keys that are neither tried, open, nor cooling. Changes no breaker."""
-        now_s = self.clock.monotonic()
-        return [
-            credential
-            for credential in visit.candidates
-            if credential not in visit.tried
-            and self.cooldowns.find(credential.key, now_s) is None
-            and self._breaker(credential).wait(self.breaker, now_s) == 0.0
-        ]
-
-    def _admit(self, visit: _Visit[T]) -> Credential:
-        """Pick a usable key by weight and let the call through its breaker.
+    def _admit(self, job: Job[T], attempt: Attempt, leaf: Leaf, record: AttemptRecord) -> _Visit[T]:
+        """Begin an attempt with a usable key.
 
         Raises: Failure CIRCUIT_OPEN or COOLING_DOWN, with the smallest wait, when no key is usable.
         """
-        usable = self._usable(visit)
+        keys = leaf.credentials
+        if attempt.key is not None:
+            keys = tuple(key for key in keys if key.label == attempt.key)
+        usable = self._usable(keys)
         if not usable:
-            raise self._refusal(visit)
-        credential = usable[0] if len(usable) == 1 else _pick(usable, self.rand())
-        self._breaker(credential).admit(self.breaker, self.clock.monotonic())
-        return credential
+            raise self._refusal(leaf, keys)
+        visit = _Visit(job, attempt, leaf, record, usable[0], self._breaker(usable[0]), keys)
+        self._take(visit, usable)
+        return visit
 
-    def _refusal(self, visit: _Visit[T]) -> Failure:
+    def _usable(self, keys: Sequence[Credential]) -> Sequence[Credential]:
+        """Return the keys that are neither open nor cooling. Changes no breaker."""
+        now_s = self.clock.monotonic()
+        if len(keys) == 1:
+            return keys if self._is_usable(keys[0], now_s) else ()
+        return [key for key in keys if self._is_usable(key, now_s)]
+
+    def _is_usable(self, credential: Credential, now_s: float) -> bool:
+        breaker = self._breaker(credential)
+        if breaker.state is not State.CLOSED and breaker.wait(self.breaker, now_s) > 0.0:
+            return False
+        return self.cooldowns.find(credential.key, now_s) is None
+
+    def _take(self, visit: _Visit[T], usable: Sequence[Credential]) -> None:
+        """Pick one of the usable keys by weight and let the call through its breaker."""
+        credential = usable[0] if len(usable) == 1 else _pick(usable, self.rand())
+        visit.credential = credential
+        visit.record.key_label = credential.label
+        visit.left = () if len(visit.left) == 1 else [key for key in visit.left if key is not credential]
+        visit.breaker = self._breaker(credential)
+        visit.breaker.admit(self.breaker, self.clock.monotonic())
+
+    def _refusal(self, leaf: Leaf, keys: Sequence[Credential]) -> Failure:
         now_s = self.clock.monotonic()
         waits_s: list[float] = []
         cause = Trigger.NONE
         kind, state = Kind.COOLING_DOWN, "it asked to be left alone for a while"
-        for credential in visit.candidates:
+        for credential in keys:
             appointment = self.cooldowns.find(credential.key, now_s)
             if appointment is not None:
                 waits_s.append(appointment.until_s - now_s)
@@ -225,9 +280,8 @@ class Executor:
             else:
                 waits_s.append(self._breaker(credential).wait(self.breaker, now_s))
                 kind, state = Kind.CIRCUIT_OPEN, "its circuit breaker is open"
-        provider = visit.leaf.provider
-        message = f'provider "{provider}" is not called for model "{visit.leaf.id}": {state}; retry later'
-        return Failure(kind, message, provider=provider, retry_after_s=min(waits_s), cause=cause)
+        message = f'provider "{leaf.provider}" is not called for model "{leaf.id}": {state}; retry later'
+        return Failure(kind, message, provider=leaf.provider, retry_after_s=min(waits_s), cause=cause)
 
     def _breaker(self, credential: Credential) -> Breaker:
         breaker = self.breakers.get(credential.key)
@@ -236,7 +290,21 @@ class Executor:
         return breaker
 
 
-def _pick(credentials: list[Credential], rand: float) -> Credential:
+def outcome_of(exc: BaseException) -> str:
+    """Return what a record calls an attempt that ended this way."""
+    if isinstance(exc, Failure):
+        return exc.kind.outcome
+    return (Kind.CLIENT_LEFT if isinstance(exc, asyncio.CancelledError) else Kind.INTERNAL).outcome
+
+
+def _spent(job: Job[T]) -> Failure:
+    """The total deadline has passed: named after the provider whose clock it was, the first attempt's."""
+    provider = job.leaves[job.attempts[0].leaf].provider
+    message = f'provider "{provider}": the request\'s total deadline has passed'
+    return Failure(Kind.TOTAL_TIMEOUT, message, provider=provider)
+
+
+def _pick(credentials: Sequence[Credential], rand: float) -> Credential:
     remainder = rand * sum(credential.weight for credential in credentials)
     for credential in credentials:
         remainder -= credential.weight
@@ -245,17 +313,9 @@ def _pick(credentials: list[Credential], rand: float) -> Credential:
     return credentials[-1]
 
 
-def _taken(attempt: Attempt, triggers: Trigger) -> str:
-    """Name the trigger that led away from an attempt."""
-    for escape in attempt.escapes:
-        if escape.triggers & triggers:
-            return trigger_name(escape.triggers & triggers) or "any_error"
-    return ""
-
-
-def _conclude(failure: Failure, waits: list[float], *, escaped: bool) -> None:
-    """Turn the last attempt's failure into the request's: the smallest wait, and whether a chain was used up."""
-    if waits:
-        failure.retry_after_s = min(waits)
-    if escaped:
-        failure.headers += EXHAUSTED
+def _taken(attempts: Sequence[Attempt], index: int, triggers: Trigger, following: int) -> str:
+    """Name the finest trigger that leads from one attempt to the other."""
+    for trigger in reversed(Trigger):
+        if trigger & triggers and next_attempt(attempts, index, trigger) == following:
+            return trigger_name(trigger) or "any_error"
+    raise AssertionError("some trigger led there")

@@ -7,27 +7,34 @@ is forwarded once.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from lumen_gateway.clock import Clock
 from lumen_gateway.dialects.chat_answer import DONE, error_frame
+from lumen_gateway.dialects.chat_stream import ChatStream
+from lumen_gateway.dialects.sse import Frame
 from lumen_gateway.errors import Failure, Kind
-from lumen_gateway.execution.commit import OpenStream, split_frames
-from lumen_gateway.execution.exchange import failed
+from lumen_gateway.execution.commit import OpenStream
+from lumen_gateway.execution.exchange import LEAVE_S, failed
+from lumen_gateway.execution.executor import outcome_of
 from lumen_gateway.providers import refusals
-
-TAIL_S = 1.0  # how long the end of a body may lag behind its terminator before the connection is given up
 
 
 class Outlet(Protocol):
     """Where a stream goes: the client's connection."""
+
+    @property
+    def paused(self) -> bool:
+        """Whether the client reads more slowly than we write."""
+        ...
 
     def write(self, data: bytes) -> None:
         """Send bytes now; what the client does not take yet is buffered."""
         ...
 
     async def drain(self) -> None:
-        """Return once the client has room again."""
+        """Return once the client has room again. Raises Failure CLIENT_LEFT when it never has."""
         ...
 
     def finish(self) -> None:
@@ -36,38 +43,53 @@ class Outlet(Protocol):
 
 
 async def relay(stream: OpenStream, outlet: Outlet, clock: Clock) -> Failure | None:
-    """Relay a committed stream to its end and finish the client's answer.
+    """Relay a committed stream to its end, finish the client's answer and close the attempt's record.
 
     Returns the failure that cut it short, already shown to the client in its error frame, or None.
     """
+    record, answer = stream.record, stream.answer
     try:
         failure = await _pump(stream, outlet, clock)
-        if failure is not None:
-            outlet.write(final_event(failure, shown=stream.reader.error is not None))
-        elif not stream.reader.done:
-            outlet.write(DONE)
+        outlet.write(_last_event(stream.reader, failure))
         outlet.finish()
-        if failure is None:
-            await _tail(stream, clock)
+    except BaseException as exc:
+        record.outcome = outcome_of(exc)
+        answer.close()
+        raise
     finally:
-        stream.answer.close()
+        record.ended_s = clock.monotonic()
+    if failure is None:
+        answer.leave(record.ended_s + LEAVE_S)  # the client has everything: what follows changes nothing
+    else:
+        record.outcome = failure.kind.outcome
+        answer.close()
     return failure
 
 
-def final_event(failure: Failure, *, shown: bool = False) -> bytes:
-    """Return the one error frame that ends a broken stream; nothing when the vendor's own was forwarded."""
-    return b"" if shown else error_frame(failure.kind.row.code, failure.message, failure.kind.row.type)
+def final_event(failure: Failure) -> bytes:
+    """Return the one error frame that ends a broken stream."""
+    return error_frame(failure.kind.row.code, failure.message, failure.kind.row.type)
+
+
+def _last_event(reader: ChatStream, failure: Failure | None) -> bytes:
+    """Return what the end of the stream still lacks: the terminator, our error frame, or nothing."""
+    if failure is None:
+        return b"" if reader.done else DONE
+    return b"" if reader.error_shown else final_event(failure)
 
 
 async def _pump(stream: OpenStream, outlet: Outlet, clock: Clock) -> Failure | None:
-    reader = stream.reader
+    """Forward frames until the stream is over, and say how it ended.
+
+    The idle timer runs from one whole frame to the next: bytes that complete none are silence too.
+    """
+    reader, idle_s = stream.reader, stream.leaf.timeouts.idle_s
+    outlet.write(bytes(stream.held))
+    frames: Collection[Frame] = stream.pending
+    until = clock.monotonic() + idle_s
     while True:
-        while stream.pending and reader.error is None:
-            stream.take(stream.pending.popleft())
-        if stream.held:
-            outlet.write(b"".join(stream.held))
-            stream.held.clear()
-            await outlet.drain()
+        if frames:
+            outlet.write(_forwarded(reader, frames))
         if reader.error is not None:
             return _named(failed(refusals.classify_in_stream(reader.error, clock.wall()), stream.answer.status), stream)
         if reader.done:
@@ -75,26 +97,26 @@ async def _pump(stream: OpenStream, outlet: Outlet, clock: Clock) -> Failure | N
         if stream.ended:
             cut = Failure(Kind.ENDED_EARLY, "the stream ended before its answer did")
             return None if reader.finished else _named(cut, stream)
+        if outlet.paused:
+            await outlet.drain()
+        if frames:
+            until = clock.monotonic() + idle_s
         try:
-            await _read(stream, clock)
+            frames = await stream.read(until)
         except Failure as failure:
             return _named(failure, stream)
 
 
-async def _read(stream: OpenStream, clock: Clock) -> None:
-    chunk = await stream.answer.read_chunk(clock.monotonic() + stream.leaf.timeouts.idle_s)
-    stream.pending.extend(split_frames(stream.splitter, chunk))
-    stream.ended = not chunk
-
-
-async def _tail(stream: OpenStream, clock: Clock) -> None:
-    """Let the body end, so that its connection can be used again. The client has everything already."""
-    until = clock.monotonic() + TAIL_S
-    try:
-        while not stream.ended and await stream.answer.read_chunk(until):
-            pass
-    except Failure:
-        pass  # whatever follows the terminator changes nothing
+def _forwarded(reader: ChatStream, frames: Collection[Frame]) -> bytes:
+    """Read frames, up to the first that is an error, and return what of them is for the client."""
+    out: list[bytes] = []
+    for frame in frames:
+        forward = reader.read(frame)
+        if forward is not None:
+            out.append(forward)
+        if reader.error is not None:
+            break
+    return b"".join(out)
 
 
 def _named(failure: Failure, stream: OpenStream) -> Failure:

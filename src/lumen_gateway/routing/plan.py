@@ -79,6 +79,18 @@ def _opening(attempts: Sequence[Attempt], index: int, level: int) -> int | None:
     return None
 
 
+def lists(attempts: Sequence[Attempt], index: int, triggers: Trigger) -> bool:
+    """Say whether a target list around an attempt names one of the triggers, be the attempt its last or not."""
+    outermost = MAX_DEPTH
+    for position in range(index, -1, -1):
+        if any(escape.triggers & triggers and escape.level <= outermost for escape in attempts[position].escapes):
+            return True
+        opened = _outermost(attempts[position].starts)
+        if opened:
+            outermost = min(outermost, opened.bit_length() - 1)
+    return False
+
+
 def without(attempts: Sequence[Attempt], dropped: Callable[[Attempt], bool]) -> tuple[Attempt, ...]:
     """Return the attempts that stay, with every escape into a dropped one leading to the next that stays.
 

@@ -45,6 +45,7 @@ class Answer:
         "_decoder",
         "_failure",
         "_held_bytes",
+        "_left",
         "_loop",
         "_paused",
         "_pieces",
@@ -72,6 +73,7 @@ class Answer:
         self._pieces: list[bytes] = []
         self._held_bytes = 0
         self._paused = False
+        self._left = False
         self._decoder: Decoder | None = None
         self._waiter: asyncio.Future[bool] | None = None
         self._until = 0.0
@@ -119,6 +121,20 @@ class Answer:
             self.close()
             raise
 
+    def leave(self, until: float) -> None:
+        """Want no more of the body: what still comes is dropped. The socket is kept if it ends by `until`, else closed.
+
+        The reader is done with the answer, and nobody waits.
+        """
+        if self._wire is None:
+            return
+        self._left = True
+        self._pieces.clear()
+        self._until = until
+        if self._paused:
+            self._wire.resume_reading()
+        self._wire.wake_at(until)
+
     def close(self) -> None:
         """Let go of the answer: an unfinished one closes its socket at once. Closing again does nothing."""
         wire, self._wire = self._wire, None
@@ -157,6 +173,8 @@ class Answer:
 
     def take(self, data: bytes) -> None:
         """Take a piece of the body."""
+        if self._left:
+            return
         self._pieces.append(data)
         self._held_bytes += len(data) + PIECE_COST_BYTES
         if self._held_bytes > HIGH_WATER_BYTES and not self._paused and self._wire is not None:
@@ -185,10 +203,13 @@ class Answer:
     def look(self, now: float) -> float | None:
         """End a wait whose time has come; return the deadline of one whose time has not, None when nobody waits."""
         waiter = self._waiter
-        if waiter is None or waiter.done():
+        if not self._left and (waiter is None or waiter.done()):
             return None
         if self._until - now > 0.001:  # uvloop's timers and clock count whole milliseconds
             return self._until
+        if waiter is None:  # the answer was left, and its time is over
+            self.close()
+            return None
         self._waiter = None
         waiter.set_result(False)
         return None
