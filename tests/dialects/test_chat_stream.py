@@ -290,6 +290,59 @@ def test_splitting_changes_neither_state_nor_bytes(pieces: list[bytes], asked: b
     assert (state_of(whole), forwarded) == (state_of(halves), again)
 
 
+def read_in_blocks(pieces: list[bytes], *, include_usage: bool) -> tuple[ChatStream, bytes]:
+    """Read as a relay does: a block at once where that is possible, else frame by frame."""
+    reader, forwarded = ChatStream(repair=False, include_usage=include_usage), b""
+    for piece in pieces:
+        block = reader.read_block(piece)
+        if block is None:
+            block = b"".join(reader.read(frame) or b"" for frame in Splitter(1 << 22).feed(piece))
+        forwarded += block
+    return reader, forwarded
+
+
+TWO = bare(choices=[{"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {}, "finish_reason": "length"}])
+MIXED = bare(choices=[{"index": 0, "delta": {}, "error": {"code": 502}}])
+GAVE_UP = frame(finish="error")
+BLOCKS = st.lists(PIECES | st.sampled_from([TWO, MIXED, GAVE_UP, frame({"role": "assistant"})]), max_size=8)
+
+
+@given(st.lists(BLOCKS, max_size=5), st.booleans())
+def test_a_block_read_at_once_is_read_as_its_frames_are(blocks: list[list[bytes]], asked: bool) -> None:
+    pieces = [b"".join(block) for block in blocks]
+    whole, forwarded = read(b"".join(pieces), include_usage=asked)
+    again, in_blocks = read_in_blocks(pieces, include_usage=asked)
+    assert (state_of(whole), forwarded) == (state_of(again), in_blocks)
+
+
+def test_a_block_of_plain_frames_is_read_at_once() -> None:
+    reader = ChatStream(repair=False, include_usage=False)
+    assert reader.read_block(TEXT + TEXT + STOP) == TEXT + TEXT + STOP
+    assert reader.read_block(USAGE + DONE) == DONE
+    assert reader.usage == Usage(3, 2, origin="reported")
+    assert (reader.output_frames, reader.done, reader.finished) == (2, True, True)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'data: {"choices":[{"index":0}]}{"choices":[{"index":0}]}\n\n',
+        b'data: {"choices":[{"index":0}]},\n\ndata: {"choices":[]}\n\n',
+        b'data: {"a":{"b":1}\n\ndata: {"c":2}}\n\n',
+        b'data: {"choices":[{"index":0}]}\n\ndata:{"choices":[{"index":0}]}\n\n',
+        b'event: x\ndata: {"choices":[{"index":0}]}\n\n',
+        b'data: {"choices":[{"index":0}]}\r\n\r\n',
+        b'data: {"choices":[{"index":0}]}\n',
+        USAGE + TEXT,
+    ],
+)
+def test_what_is_not_plain_is_left_to_reading_frame_by_frame(odd: bytes) -> None:
+    reader = ChatStream(repair=False, include_usage=False)
+    assert reader.read_block(odd) is None
+    assert reader.read_block(TEXT + odd) is None
+    assert state_of(reader) == state_of(ChatStream(repair=False, include_usage=False)) or not reader.output
+
+
 def is_streamed(entry: dict[str, Any]) -> bool:
     return is_chat_answer(entry) and bool(entry["stream"])
 

@@ -153,7 +153,7 @@ class ChatStream:
                 `data: {...}` frames with choices, perhaps a last one with usage alone, perhaps `[DONE]` behind it.
         Exact:  no JSON value can span `}` line feed `{`, so as many values as frames means one value a frame.
         """
-        if self._repair is not None or self.done or not block.startswith(b"data: {"):
+        if self._repair is not None or self.done or self.error is not None or not block.startswith(b"data: {"):
             return None
         body = block.removesuffix(_LAST)
         if not body.endswith(b"}\n\n"):
@@ -209,7 +209,7 @@ class ChatStream:
             elif choice.index not in self._finishes:
                 self._open.add(choice.index)
             if choice.error is not NO_ERROR and is_error(choice.error):
-                self._fail(wrap_error(choice.error))
+                self._fail(wrap_error(choice.error), shown=False)
         return output
 
     def _finish(self, index: int | None, reason: object) -> None:
