@@ -63,6 +63,10 @@ class Splitter:
             self._keep(chunk[start:])
         return frames
 
+    def takes_block(self, chunk: bytes) -> bool:
+        """Say whether a chunk that holds whole frames only may be read without being cut: nothing waits before it."""
+        return not self._pending and len(chunk) <= self._max_event_bytes
+
     def end(self) -> Frame | None:
         """Return what is left of a stream that stops without a blank line, the line added: more may have to follow."""
         if not self._pending:

@@ -43,13 +43,17 @@ class OpenStream(msgspec.Struct):
     pending: deque[Frame] = msgspec.field(default_factory=deque)
     ended: bool = False
 
-    async def read(self, until: float) -> list[Frame]:
+    async def read(self, until: float) -> list[Frame] | bytes:
         """Return the frames that the next bytes complete; at the end of the body, what is left without its blank line.
 
+        Frames that were all ordinary are read already: then it is what of them is for the client.
         Raises: Failure: what the answer's `read_chunk` raises, MALFORMED for an event without measure.
         """
         chunk = await self.answer.read_chunk(until)
         if chunk:
+            block = self.reader.read_block(chunk) if self.splitter.takes_block(chunk) else None
+            if block is not None:
+                return block
             try:
                 return self.splitter.feed(chunk)
             except EventTooLarge as exc:
@@ -97,21 +101,26 @@ class StreamedChat(ChatCall):
         """Read until the stream commits or ends well; anything else raises the Failure it is."""
         reader = stream.reader
         while not (stream.ended or reader.done):
-            frames = await self._read(stream, until)
-            stream.pending.extend(frames)
+            came = await self._read(stream, until)
+            if isinstance(came, bytes):
+                stream.held += came
+                if self._commits(stream):
+                    return
+            else:
+                stream.pending.extend(came)
             while stream.pending:
                 stream.hold(stream.pending.popleft())
                 if reader.error is not None:
                     raise failed(refusals.classify_in_stream(reader.error, self.clock.wall()), stream.answer.status)
                 if self._commits(stream):
                     return
-            if reader.output and frames:
+            if reader.output and came:
                 until = earliest(self.clock.monotonic(), stream.leaf.timeouts.idle_s, self.total_at_s)
         if not (reader.done or reader.finished):
             raise self._no_stream(stream)
         self.judge(stream.record, filtered=reader.filtered, empty=reader.empty)
 
-    async def _read(self, stream: OpenStream, until: float) -> list[Frame]:
+    async def _read(self, stream: OpenStream, until: float) -> list[Frame] | bytes:
         try:
             return await stream.read(until)
         except Failure as failure:
@@ -125,8 +134,10 @@ class StreamedChat(ChatCall):
         return stream.reader.output or len(stream.held) > MAX_LIFECYCLE_BYTES
 
     def _no_stream(self, stream: OpenStream) -> Failure:
-        """Say what a body was that ended without a terminal frame: cut, or no event stream but a JSON document."""
+        """Say what a body was that ended without a terminal frame: cut, or no event stream but a document."""
         body = bytes(stream.held).strip()
+        if body.startswith(b"<"):  # the page of a proxy in between
+            return Failure(Kind.MALFORMED, "it answered with a page where a stream was asked for")
         if not body.startswith((b"{", b"[")):
             return Failure(Kind.ENDED_EARLY, "the stream ended before its answer did")
         seen = read_answer(body)

@@ -85,11 +85,11 @@ async def _pump(stream: OpenStream, outlet: Outlet, clock: Clock) -> Failure | N
     """
     reader, idle_s = stream.reader, stream.leaf.timeouts.idle_s
     outlet.write(bytes(stream.held))
-    frames: Collection[Frame] = stream.pending
+    came: Collection[Frame] | bytes = stream.pending
     until = clock.monotonic() + idle_s
     while True:
-        if frames:
-            outlet.write(_forwarded(reader, frames))
+        if came:
+            outlet.write(came if isinstance(came, bytes) else _forwarded(reader, came))
         if reader.error is not None:
             return _named(failed(refusals.classify_in_stream(reader.error, clock.wall()), stream.answer.status), stream)
         if reader.done:
@@ -99,10 +99,10 @@ async def _pump(stream: OpenStream, outlet: Outlet, clock: Clock) -> Failure | N
             return None if reader.finished else _named(cut, stream)
         if outlet.paused:
             await outlet.drain()
-        if frames:
+        if came:
             until = clock.monotonic() + idle_s
         try:
-            frames = await stream.read(until)
+            came = await stream.read(until)
         except Failure as failure:
             return _named(failure, stream)
 
