@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+EXTRAS = [requirement for extra in PROJECT["project"]["optional-dependencies"].values() for requirement in extra]
 PIN = re.compile(r"(?m)^([A-Za-z0-9._-]+)==(\S+).*((?:\\\n    --hash=sha256:[0-9a-f]{64} ?)+)$")
 
 
@@ -37,6 +38,10 @@ def test_development_lock_holds_every_tool() -> None:
     assert {package(requirement) for requirement in PROJECT["dependency-groups"]["dev"]} <= pins("dev.txt").keys()
 
 
+def test_development_lock_holds_every_extra() -> None:
+    assert {package(requirement) for requirement in EXTRAS} <= pins("dev.txt").keys()
+
+
 def test_what_is_tested_is_what_is_run() -> None:
     assert pins("runtime.txt").items() <= pins("dev.txt").items()
 
@@ -45,6 +50,7 @@ def test_every_dependency_has_its_reason() -> None:
     record = (ROOT / "docs" / "decisions" / "0002-dependencies.md").read_text()
     wanted = [
         *PROJECT["project"]["dependencies"],
+        *EXTRAS,
         *PROJECT["dependency-groups"]["dev"],
         *PROJECT["build-system"]["requires"],
     ]

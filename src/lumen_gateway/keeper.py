@@ -19,11 +19,14 @@ from uvicorn.config import Config as ServerConfig
 
 from lumen_gateway import control
 from lumen_gateway.admin.site import Access, site
+from lumen_gateway.clock import SystemClock
 from lumen_gateway.documents import Documents
 from lumen_gateway.supervise import KILL_S, WorkerLink
 from lumen_gateway.tally import EVERY_S, Tally
 from lumen_gateway.telemetry import log
 from lumen_gateway.telemetry.metrics import Counter, render
+from lumen_gateway.telemetry.probes import Probes
+from lumen_gateway.transport.client import Client
 from lumen_gateway.worker import DRAIN_S, Site
 
 RESTART_S = 1.0  # between two lives of a worker that dies at once
@@ -35,6 +38,7 @@ class Keeper:
 
     def __init__(self, listener: socket.socket, command: Sequence[str], documents: Documents, access: Access) -> None:
         self.documents = documents
+        self.probes = Probes(lambda: documents.load.config, Client, SystemClock())
         self._listener = listener
         self._command = command
         self._access = access
@@ -61,6 +65,7 @@ class Keeper:
                     tasks.create_task(own.serve(), name="keeper's own site"),
                     tasks.create_task(self.documents.follow(self._tell), name="follow the document"),
                     tasks.create_task(self._ask_regularly(), name="ask for counts"),
+                    tasks.create_task(self.probes.run(), name="probe the providers"),
                 ]
                 await asyncio.wait(lives)
                 own.should_exit = True
@@ -70,7 +75,8 @@ class Keeper:
     async def metrics(self) -> bytes:
         """Return what all workers and the keeper have counted, in Prometheus text."""
         total = await self._tally.total(self._links.values())
-        return render(total, counters=(self.documents.applied, self.documents.refused, self._restarts))
+        counters = (self.documents.applied, self.documents.refused, self._restarts)
+        return render(total, counters=counters, gauges=(self.probes.gauge(),))
 
     # Workers.
 

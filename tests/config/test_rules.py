@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lumen_gateway.config import rules
 from lumen_gateway.config.rules import check_rules
 from lumen_gateway.config.schema import Config, Fault, Provider
 
@@ -208,3 +209,26 @@ def test_metadata_labels_are_few() -> None:
     labels = [f"l{number}" for number in range(17)]
     assert only(f"[telemetry]\nmetadata_labels = {labels}")[1] == "lists 17 labels"
     assert broken(f"[telemetry]\nmetadata_labels = {labels[:16]}") == []
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:4318", "https://collector.example.com/v1/traces", "http://[::1]:4318/"]
+)
+def test_usable_collector_is_accepted(url: str) -> None:
+    assert broken(f'[telemetry]\notlp_endpoint = "{url}"') == []
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:4318", "grpc://collector:4317", "http:///v1", "http://user:hunter2@collector"]
+)
+def test_unusable_collector_is_refused_without_repeating_it(url: str) -> None:
+    path, message, fix = only(f'[telemetry]\notlp_endpoint = "{url}"')
+    assert path == "telemetry.otlp_endpoint"
+    assert url not in message + fix
+
+
+def test_collector_without_the_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "OTLP_EXPORTER", "a-distribution-that-is-not-installed")
+    path, _, fix = only('[telemetry]\notlp_endpoint = "http://localhost:4318"')
+    assert path == "telemetry.otlp_endpoint"
+    assert fix == 'install the extra: pip install "lumen-gateway[otel]"'

@@ -22,6 +22,7 @@ from lumen_gateway import respond
 from lumen_gateway.documents import Documents
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.redact import Secret
+from lumen_gateway.telemetry.probes import Probes
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -42,6 +43,7 @@ class Views(Protocol):
     """What the site shows."""
 
     documents: Documents
+    probes: Probes
 
     async def metrics(self) -> bytes:
         """Return all metrics in Prometheus text."""
@@ -57,6 +59,9 @@ def site(views: Views, access: Access) -> Starlette:
     async def config(_: Request) -> Response:
         return _json(views.documents.condition)
 
+    async def providers(_: Request) -> Response:
+        return _json(views.probes.results())
+
     def guarded(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def check(request: Request) -> Response:
             if access.admits(request.headers.get("authorization", "")):
@@ -69,6 +74,7 @@ def site(views: Views, access: Access) -> Starlette:
         routes=[
             Route("/metrics", guarded(metrics)),
             Route("/health/config", guarded(config)),
+            Route("/health/providers", guarded(providers)),
         ],
         exception_handlers={HTTPException: _refused},
     )

@@ -7,6 +7,7 @@ Runs on a document whose shape is right. Virtual models, beyond the ids they tak
 from __future__ import annotations
 
 import datetime
+import importlib.metadata
 import ipaddress
 import re
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ MASTER_KEY = "LUMEN_MASTER_KEY"
 NEEDS_BASE_URL = frozenset({"azure", "cloudflare", "ollama", "vllm"})  # no address that all customers share
 
 MAX_METADATA_LABELS = 16
+OTLP_EXPORTER = "opentelemetry-exporter-otlp-proto-http"
 OWN_LABELS = frozenset({"capability", "direction", "estimated", "kind", "media_type", "model", "provider"})
 
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z").match
@@ -29,7 +31,7 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+\Z").match
 
 def check_rules(config: Config) -> list[Fault]:
     """Return every broken rule between fields."""
-    parts = (_labels, _names, _ids, _each_provider, _dates, _pins)
+    parts = (_labels, _collector, _names, _ids, _each_provider, _dates, _pins)
     return [fault for part in parts for fault in part(config)]
 
 
@@ -50,6 +52,31 @@ def _labels(config: Config) -> Iterator[Fault]:
             yield Fault((*path, index), f"{quoted(label)} is a label of the gateway's own", "choose another key")
         elif label in labels[:index]:
             yield Fault((*path, index), f"{quoted(label)} is listed twice", "remove one")
+
+
+# --- traces -----------------------------------------------------------------------------------------------------------
+
+
+def _collector(config: Config) -> Iterator[Fault]:
+    """A collector that can be addressed, and the extra it takes to send to it."""
+    endpoint = config.telemetry.otlp_endpoint
+    if endpoint is None:
+        return
+    path: Path = ("telemetry", "otlp_endpoint")
+    fix = _url_fix(endpoint)
+    if fix:
+        yield Fault(path, "is not a usable URL", fix)
+    if not _is_installed(OTLP_EXPORTER):
+        fix = 'install the extra: pip install "lumen-gateway[otel]"'
+        yield Fault(path, "needs OpenTelemetry, which is not installed", fix)
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -97,7 +124,7 @@ def _each_provider(config: Config) -> Iterator[Fault]:
 
 def _address(provider: Provider, path: Path) -> Iterator[Fault]:
     if provider.base_url is not None:
-        fix = _url_fix(provider.base_url, provider.kind)
+        fix = _url_fix(provider.base_url, query=provider.kind == "azure")
         if fix:
             yield Fault((*path, "base_url"), "is not a usable URL", fix)
     elif provider.kind in NEEDS_BASE_URL:
@@ -107,8 +134,8 @@ def _address(provider: Provider, path: Path) -> Iterator[Fault]:
         yield Fault((*path, "api_version"), f"means nothing to {provider.kind}", "remove it; only azure has one")
 
 
-def _url_fix(url: str, kind: str) -> str:
-    """Return what to change in a base URL, or nothing. The URL is not repeated: a user part holds a password."""
+def _url_fix(url: str, *, query: bool = False) -> str:
+    """Return what to change in a URL, or nothing. The URL is not repeated: a user part holds a password."""
     if not url.isprintable() or " " in url:
         return "remove the spaces"
     try:
@@ -119,12 +146,12 @@ def _url_fix(url: str, kind: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.netloc:
         return "start it with https:// or http:// and a host"
     if "@" in parts.netloc:
-        return "remove the user part; the key's variable is named by api_key_env"
+        return "remove the user part; credentials belong into the environment"
     if port == 0 or not _is_host(host):
         return "check its host and port; an international name is written in its xn-- form"
     if "#" in url:
         return "remove the fragment"
-    if "?" in url and kind != "azure":
+    if "?" in url and not query:
         return "remove the query"
     return ""
 

@@ -146,7 +146,7 @@ class Telemetry(Table, frozen=True):
     """`[telemetry]`: labels of metrics, and where spans go."""
 
     metadata_labels: list[str] = []  # keys of the metadata header that become labels of token metrics
-    otlp_endpoint: Annotated[Text | None, UNBUILT] = None
+    otlp_endpoint: Text | None = None  # OTLP over HTTP; needs the extra "otel"
 
 
 class Tokenizer(Table, frozen=True):
@@ -165,7 +165,7 @@ class Resilience(Table, frozen=True):
     circuit_cooldown_ms: Milliseconds = 30_000
     connect_timeout_ms: Milliseconds = 5_000
     total_timeout_ms: Milliseconds = 600_000
-    health_check_enabled: Annotated[bool, UNBUILT] = False
+    health_check_enabled: bool = False  # probes show whether an upstream is up; they never route
     health_check_interval_ms: Milliseconds = 30_000
 
 
