@@ -35,6 +35,7 @@ ORDER = (
     "telemetry",
     "respond",
     "framing",  # what a client's request must be
+    "patience",  # and how long it may take
     "call",  # one request, and the way to answer it
     "fastlane",  # a client's connection
     "elsewhere",  # what a worker relays to its keeper

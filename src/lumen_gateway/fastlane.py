@@ -2,8 +2,8 @@
 
 uvicorn owns the listening sockets and the life of connections; this subclass of its httptools protocol replaces the
 ASGI machinery behind it. It collects whole requests within limits of size and time, hands them to a handler one after
-the other, and answers what cannot be a request itself. Rules of framing stand in `framing.py`, how an answer is written
-in `call.py`.
+the other, and answers what cannot be a request itself. Rules of framing stand in `framing.py`, limits of time in
+`patience.py`, how an answer is written in `call.py`.
 
 **Leaving.** A client that closes its connection, or only its sending half (the two look the same from here), has left:
 its request's task is cancelled, and with it the upstream call.
@@ -11,9 +11,6 @@ its request's task is cancelled, and with it the upstream call.
 **Refusing.** Once something cannot be read one way only, what follows on the connection has no known meaning. Requests
 before it are answered in order, then it gets one error, and the connection lingers: our half is closed, what the client
 still sends is thrown away for a while, so that the answer arrives before a reset would wipe it out.
-
-**Waiting.** No timer per request: each lane holds two points in time, and one look a second over all lanes of a worker
-finds those that are past.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ import enum
 import math
 from collections import deque
 from collections.abc import Coroutine
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import httptools
 from uvicorn.config import Config
@@ -42,20 +39,10 @@ from lumen_gateway.framing import (
     read_framing,
     too_large,
 )
+from lumen_gateway.patience import USUAL, Patience, Watch
 from lumen_gateway.telemetry import log
 
 LINGER_BYTES = 256 * 1024 * 1024  # a client far over the limit is cut off all the same
-
-
-class Patience(NamedTuple):
-    """How long a connection may take, in seconds. Idle time between requests is uvicorn's `timeout_keep_alive`."""
-
-    head_s: float = 10.0  # a whole head
-    body_s: float = 30.0  # in which `rate` must be kept; nginx waits 60
-    write_s: float = 30.0  # the same while the client takes an answer
-    linger_s: float = 10.0
-    look_s: float = 1.0
-    rate: int = 1024  # bytes a second
 
 
 class Handler(Protocol):
@@ -71,33 +58,13 @@ class Handler(Protocol):
 
 
 class LaneSettings:
-    """What every connection of a worker shares, and the look over their clocks."""
+    """What every connection of a worker shares."""
 
-    def __init__(self, handler: Handler, body_limit: int, patience: Patience | None = None) -> None:
+    def __init__(self, handler: Handler, body_limit: int, patience: Patience = USUAL) -> None:
         self.handler = handler
         self.body_limit = body_limit
-        self.patience = patience or Patience()
-        self._lanes: set[FastLane] = set()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def enter(self, lane: FastLane) -> None:
-        """Look after a lane that has opened."""
-        self._lanes.add(lane)
-        if self._timer is None:
-            self._timer = lane.loop.call_later(self.patience.look_s, self._look, lane.loop)
-
-    def leave(self, lane: FastLane) -> None:
-        """Forget a lane that is gone; without lanes there is nothing to look at."""
-        self._lanes.discard(lane)
-        if not self._lanes and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = loop.call_later(self.patience.look_s, self._look, loop)
-        now_s = loop.time()
-        for lane in [lane for lane in self._lanes if lane.read_by_s <= now_s or lane.written_by_s <= now_s]:
-            lane.overdue(now_s)
+        self.patience = patience
+        self.watch = Watch(patience.look_s)
 
 
 class Part(enum.Enum):
@@ -137,7 +104,9 @@ class FastLane(HttpToolsProtocol):
         self._awaited = _NOTHING  # what `read_by_s` was set for
         self._body: bytes | bytearray = b""
         self._body_bytes = 0  # received when that wait began
+        self._encoding = b""  # of the body
         self._chunk_bytes = 0  # of the bytes being parsed
+        self._begun_bytes = 0  # of those a head began in
         self._fruitless_bytes = 0  # received since neither head nor body got on
         self._uninvited = False  # an Expect that waits for its turn
         self._refusal: Failure | None = None
@@ -147,7 +116,7 @@ class FastLane(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Wait for the first request, as long as between two."""
         super().connection_made(transport)
-        self.settings.enter(self)
+        self.settings.watch.enter(self)
         self.read_by_s = self.loop.time() + self.timeout_keep_alive
 
     # Bytes in. The parser calls back synchronously; a refusal is raised through it.
@@ -177,6 +146,7 @@ class FastLane(HttpToolsProtocol):
         self.url = b""
         self.headers = []
         self._body = b""
+        self._begun_bytes = self._chunk_bytes
         self._fruitless_bytes = 0
         self._part = _HEAD
 
@@ -192,7 +162,7 @@ class FastLane(HttpToolsProtocol):
         parser, limit_bytes = self.parser, self.settings.body_limit
         version = parser.get_http_version()
         call = self._call = Call(self, parser.get_method().decode("ascii"), self.url, self.headers)
-        if self._chunk_bytes + self._fruitless_bytes > MAX_HEAD_BYTES < head_bytes(self.url, self.headers):
+        if self._begun_bytes + self._fruitless_bytes > MAX_HEAD_BYTES < head_bytes(self.url, self.headers):
             self._fail(head_too_large())
         try:
             framing = read_framing(version, self.url, self.headers, call.fields)
@@ -255,6 +225,7 @@ class FastLane(HttpToolsProtocol):
         self._part = self._awaited = _NOTHING
         self._body = b""
         self._deaf = not call.keep_alive
+        self._uninvited = False
         call.request_id = respond.request_id(call.header(b"x-request-id"))
         if self.serving is None and not self.waiting and not self.flow.write_paused:
             self.serving = call
@@ -292,6 +263,7 @@ class FastLane(HttpToolsProtocol):
             log.crash(call.request_id)
             call.refusal = Failure(Kind.INTERNAL, "the gateway failed; its log has the details")
         if call.refusal is not None:
+            log.refused(call.request_id, call.refusal)
             call.send(*respond.failure_answer(call.refusal))
         elif work is not None:
             call.task = self.loop.create_task(work, name=call.request_id)
@@ -313,11 +285,12 @@ class FastLane(HttpToolsProtocol):
         if self.waiting:
             if not self.flow.write_paused:
                 self.serving = self.waiting.popleft()
-                self.loop.call_soon(self._serve, self.serving)
-            return
-        self.flow.resume_reading()
-        self._invite()
-        self._await_rest()
+                self.loop.call_soon(self._serve, self.serving)  # not at once: many in a row would nest
+        else:
+            self._invite()
+            self._await_rest()
+        if not self.waiting:
+            self.flow.resume_reading()
 
     # The clocks.
 
@@ -344,8 +317,8 @@ class FastLane(HttpToolsProtocol):
             self._await_reader()
         if self.read_by_s > now_s:
             return
-        if self.serving is not None or self.waiting:
-            self.read_by_s = math.inf  # it waits for us; `answered` sets the next wait
+        if self.serving is not None or self.waiting or self.paused:
+            self.read_by_s = math.inf  # it waits for us, or is busy with an answer; what follows sets the next wait
         elif self._part is _NOTHING:
             self._close()
         elif self._part is _BODY and len(self._body) - self._body_bytes >= patience.rate * patience.body_s:
@@ -366,7 +339,7 @@ class FastLane(HttpToolsProtocol):
         """The client has room again."""
         super().resume_writing()
         self.written_by_s = math.inf
-        if self.serving is None and self.waiting:
+        if self.serving is None and (self.waiting or not self._deaf):
             self._go_on()
 
     # The connection's end.
@@ -374,6 +347,7 @@ class FastLane(HttpToolsProtocol):
     def eof_received(self) -> None:
         """The client has left, or sends no more and looks the same: asyncio closes what remains."""
         self._abandon()
+        self._await_reader()
 
     def _abandon(self) -> None:
         """Stop working for a client that has left."""
@@ -404,7 +378,7 @@ class FastLane(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """The connection is gone, whoever ended it."""
         self.connections.discard(self)
-        self.settings.leave(self)
+        self.settings.watch.leave(self)
         self._abandon()
         self.flow.resume_writing()
         self.parser = None  # type: ignore[assignment]  # breaks the cycle with its callbacks, as uvicorn does
