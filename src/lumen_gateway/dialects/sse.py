@@ -42,6 +42,10 @@ class Splitter:
         self._searched = 0  # bytes of pending known to hold no blank line
         self._started = False
 
+    def is_clear_for(self, chunk: bytes) -> bool:
+        """Say whether no frame is under way and none in the chunk can be too large: it may then be read unsplit."""
+        return not self._pending and len(chunk) <= self._max_event_bytes
+
     def feed(self, chunk: bytes) -> list[Frame]:
         """Return the frames that are whole now.
 

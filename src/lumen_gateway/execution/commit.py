@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 
 import msgspec
 
@@ -43,17 +44,39 @@ class OpenStream(msgspec.Struct):
     pending: deque[Frame] = msgspec.field(default_factory=deque)
     ended: bool = False
 
-    async def read(self, until: float) -> list[Frame] | bytes:
+    async def read(self, until: float) -> list[Frame]:
         """Return the frames that the next bytes complete; at the end of the body, what is left without its blank line.
 
-        Frames that were all ordinary are read already: then it is what of them is for the client.
         Raises: Failure: what the answer's `read_chunk` raises, MALFORMED for an event without measure.
         """
+        return self._split(await self.answer.read_chunk(until))
+
+    async def forward(self, until: float) -> bytes | None:
+        """Take in the next bytes and return what of them is for the client; None if they complete no frame.
+
+        Raises: as `read`.
+        """
         chunk = await self.answer.read_chunk(until)
-        if chunk:
-            block = self.reader.read_block(chunk) if self.splitter.takes_block(chunk) else None
+        if self.splitter.is_clear_for(chunk):
+            block = self.reader.read_block(chunk)
             if block is not None:
                 return block
+        frames = self._split(chunk)
+        return self.take(frames) if frames else None
+
+    def take(self, frames: Iterable[Frame]) -> bytes:
+        """Read frames up to the first that is an error, and return what of them is for the client."""
+        out: list[bytes] = []
+        for frame in frames:
+            forward = self.reader.read(frame)
+            if forward is not None:
+                out.append(forward)
+            if self.reader.error is not None:
+                break
+        return b"".join(out)
+
+    def _split(self, chunk: bytes) -> list[Frame]:
+        if chunk:
             try:
                 return self.splitter.feed(chunk)
             except EventTooLarge as exc:

@@ -12,7 +12,7 @@ It knows nothing of HTTP or dialects: what one try does is the `Exchange` it is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -83,7 +83,7 @@ class _Visit(msgspec.Struct, Generic[T]):
     record: AttemptRecord
     credential: Credential
     breaker: Breaker
-    left: Sequence[Credential]
+    left: tuple[Credential, ...]
 
 
 class Executor:
@@ -129,7 +129,8 @@ class Executor:
         try:
             visit = self._admit(job, attempt, leaf, record)
             while True:
-                self._check_total(job)
+                if now_s >= job.total_at_s:
+                    raise _spent(job)
                 record.tries += 1
                 try:
                     answer = await job.exchange.perform(leaf, visit.credential, attempt, record)
@@ -142,6 +143,7 @@ class Executor:
                     return answer
                 if pause_s > 0.0:
                     await self.clock.sleep(pause_s)
+                now_s = self.clock.monotonic()
         except BaseException as exc:
             record.outcome = outcome_of(exc)
             record.upstream_status = exc.upstream_status if isinstance(exc, Failure) else None
@@ -180,13 +182,14 @@ class Executor:
     def _recover(self, visit: _Visit[T], failure: Failure) -> float | None:
         """Return the pause before the leaf is tried again, with the key that `visit` then holds; None: leave it."""
         self._name(visit, failure)
-        others = self._usable(visit.left) if failure.kind in KEY_TROUBLE else ()
+        now_s = self.clock.monotonic()
+        others = self._usable(visit.left, now_s) if failure.kind in KEY_TROUBLE else []
         pause_s = 0.0 if others else self._pause(visit, failure)
         if others or pause_s is None:
             self._charge(visit, failure)
         if others:
             visit.job.note_wait(failure)
-            self._take(visit, others)
+            self._take(visit, others, now_s)
         return pause_s
 
     def _name(self, visit: _Visit[T], failure: Failure) -> None:
@@ -223,11 +226,6 @@ class Executor:
         if cool_s is not None:
             self.cooldowns.start(key, now_s, cool_s, row.triggers)
 
-    def _check_total(self, job: Job[T]) -> None:
-        """Send nothing once the total deadline has passed."""
-        if self.clock.monotonic() >= job.total_at_s:
-            raise _spent(job)
-
     # Which key to use.
 
     def _admit(self, job: Job[T], attempt: Attempt, leaf: Leaf, record: AttemptRecord) -> _Visit[T]:
@@ -235,37 +233,37 @@ class Executor:
 
         Raises: Failure CIRCUIT_OPEN or COOLING_DOWN, with the smallest wait, when no key is usable.
         """
-        keys = leaf.credentials
+        keys, now_s = leaf.credentials, record.started_s
         if attempt.key is not None:
             keys = tuple(key for key in keys if key.label == attempt.key)
-        usable = self._usable(keys)
+        first = keys[0]
+        visit = _Visit(job, attempt, leaf, record, first, self._breaker(first), ())
+        if len(keys) == 1 and visit.breaker.state is State.CLOSED and self.cooldowns.find(first.key, now_s) is None:
+            record.key_label = first.label  # the usual case: one key, and nothing against it
+            return visit
+        usable = self._usable(keys, now_s)
         if not usable:
             raise self._refusal(leaf, keys)
-        visit = _Visit(job, attempt, leaf, record, usable[0], self._breaker(usable[0]), keys)
-        self._take(visit, usable)
+        visit.left = keys
+        self._take(visit, usable, now_s)
         return visit
 
-    def _usable(self, keys: Sequence[Credential]) -> Sequence[Credential]:
+    def _usable(self, keys: Iterable[Credential], now_s: float) -> list[Credential]:
         """Return the keys that are neither open nor cooling. Changes no breaker."""
-        now_s = self.clock.monotonic()
-        if len(keys) == 1:
-            return keys if self._is_usable(keys[0], now_s) else ()
-        return [key for key in keys if self._is_usable(key, now_s)]
+        return [
+            key
+            for key in keys
+            if self.cooldowns.find(key.key, now_s) is None and self._breaker(key).wait(self.breaker, now_s) == 0.0
+        ]
 
-    def _is_usable(self, credential: Credential, now_s: float) -> bool:
-        breaker = self._breaker(credential)
-        if breaker.state is not State.CLOSED and breaker.wait(self.breaker, now_s) > 0.0:
-            return False
-        return self.cooldowns.find(credential.key, now_s) is None
-
-    def _take(self, visit: _Visit[T], usable: Sequence[Credential]) -> None:
+    def _take(self, visit: _Visit[T], usable: Sequence[Credential], now_s: float) -> None:
         """Pick one of the usable keys by weight and let the call through its breaker."""
         credential = usable[0] if len(usable) == 1 else _pick(usable, self.rand())
         visit.credential = credential
         visit.record.key_label = credential.label
-        visit.left = () if len(visit.left) == 1 else [key for key in visit.left if key is not credential]
+        visit.left = tuple(key for key in visit.left if key is not credential)
         visit.breaker = self._breaker(credential)
-        visit.breaker.admit(self.breaker, self.clock.monotonic())
+        visit.breaker.admit(self.breaker, now_s)
 
     def _refusal(self, leaf: Leaf, keys: Sequence[Credential]) -> Failure:
         now_s = self.clock.monotonic()

@@ -7,13 +7,11 @@ is forwarded once.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Protocol
 
 from lumen_gateway.clock import Clock
 from lumen_gateway.dialects.chat_answer import DONE, error_frame
 from lumen_gateway.dialects.chat_stream import ChatStream
-from lumen_gateway.dialects.sse import Frame
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.execution.commit import OpenStream
 from lumen_gateway.execution.exchange import LEAVE_S, failed
@@ -85,11 +83,11 @@ async def _pump(stream: OpenStream, outlet: Outlet, clock: Clock) -> Failure | N
     """
     reader, idle_s = stream.reader, stream.leaf.timeouts.idle_s
     outlet.write(bytes(stream.held))
-    came: Collection[Frame] | bytes = stream.pending
-    until = clock.monotonic() + idle_s
+    forward: bytes | None = stream.take(stream.pending)
+    until = 0.0
     while True:
-        if came:
-            outlet.write(came if isinstance(came, bytes) else _forwarded(reader, came))
+        if forward is not None:
+            outlet.write(forward)
         if reader.error is not None:
             return _named(failed(refusals.classify_in_stream(reader.error, clock.wall()), stream.answer.status), stream)
         if reader.done:
@@ -99,24 +97,12 @@ async def _pump(stream: OpenStream, outlet: Outlet, clock: Clock) -> Failure | N
             return None if reader.finished else _named(cut, stream)
         if outlet.paused:
             await outlet.drain()
-        if came:
+        if forward is not None:
             until = clock.monotonic() + idle_s
         try:
-            came = await stream.read(until)
+            forward = await stream.forward(until)
         except Failure as failure:
             return _named(failure, stream)
-
-
-def _forwarded(reader: ChatStream, frames: Collection[Frame]) -> bytes:
-    """Read frames, up to the first that is an error, and return what of them is for the client."""
-    out: list[bytes] = []
-    for frame in frames:
-        forward = reader.read(frame)
-        if forward is not None:
-            out.append(forward)
-        if reader.error is not None:
-            break
-    return b"".join(out)
 
 
 def _named(failure: Failure, stream: OpenStream) -> Failure:
