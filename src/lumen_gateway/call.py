@@ -37,8 +37,8 @@ class Call:
     """
 
     __slots__ = (
-        "_lane", "_unsent", "body", "chunked", "complete", "fields", "headers", "keep_alive", "last_write_s", "method",
-        "path", "query", "received_s", "refusal", "request_id", "started", "status", "task", "template",
+        "_lane", "_unsent", "body", "chunked", "complete", "fields", "headers", "keep_alive", "last_write_s", "left",
+        "method", "path", "query", "received_s", "refusal", "request_id", "started", "status", "task", "template",
     )  # fmt: skip
 
     def __init__(self, lane: Lane, method: str, target: bytes, headers: list[tuple[bytes, bytes]]) -> None:
@@ -56,6 +56,7 @@ class Call:
         self.keep_alive = True
         self.refusal: Failure | None = None  # why it is answered without being served
         self.started = False
+        self.left = False  # the client is gone
         self.complete = False
         self.status = 0
         self.received_s = self.last_write_s = lane.loop.time()

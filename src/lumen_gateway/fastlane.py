@@ -353,7 +353,10 @@ class FastLane(HttpToolsProtocol):
         """Stop working for a client that has left."""
         call, self.serving = self.serving, None
         self.waiting.clear()
-        if call is not None and call.task is not None:
+        if call is None:
+            return
+        call.left = True
+        if call.task is not None:
             self.loop.call_soon(call.task.cancel)  # behind its first step: a task that never ran leaves no record
 
     def _linger(self) -> None:
@@ -371,6 +374,8 @@ class FastLane(HttpToolsProtocol):
 
     def _close(self) -> None:
         """Close once everything is sent, or the client has had its time to take it."""
+        if self.transport.is_closing():
+            return
         self.read_by_s = math.inf
         self._await_reader()
         self.transport.close()

@@ -6,11 +6,12 @@ configuration, from this module, or from a client's request id that passed `requ
 
 from __future__ import annotations
 
+import functools
 import http
 import math
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -30,9 +31,11 @@ JSON = b"content-type: application/json\r\n"
 EVENT_STREAM = b"content-type: text/event-stream\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 HEALTH = msgspec.json.encode({"status": "ok", "version": __version__})
 
-STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in http.HTTPStatus}
-STATUS_LINES[499] = b"HTTP/1.1 499 Client Closed Request\r\n"
-STATUS_LINES[529] = b"HTTP/1.1 529 Overloaded\r\n"
+_PHRASES = {status.value: status.phrase for status in http.HTTPStatus} | {529: "Overloaded"}
+_STARTS = {
+    status: b"HTTP/1.1 %d %b\r\n%bx-request-id: " % (status, phrase.encode(), SECURITY_HEADERS)
+    for status, phrase in _PHRASES.items()
+}
 
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
@@ -47,11 +50,12 @@ def request_id(sent: bytes | None) -> str:
 
 def head(status: int, request_id: str, headers: bytes) -> bytes:
     """Return everything of an answer's head but its framing: the caller adds length or encoding, and the blank line."""
-    line = STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
-    return b"%bx-request-id: %b\r\n%b%b" % (line, request_id.encode(), SECURITY_HEADERS, headers)
+    start = _STARTS.get(status) or _STARTS[200].replace(b"200 OK", b"%d " % status)
+    return b"%b%b\r\n%b" % (start, request_id.encode(), headers)
 
 
-def header_lines(headers: Iterable[tuple[str, str]]) -> bytes:
+@functools.lru_cache(maxsize=1024)  # answers are served in few ways: what the document's names allow
+def header_lines(headers: tuple[tuple[str, str], ...]) -> bytes:
     """Return header lines. Values with characters a header cannot carry are escaped, never passed on."""
     return b"".join(b"%b: %b\r\n" % (name.encode(), _header_value(value)) for name, value in headers)
 
@@ -79,16 +83,17 @@ def served_comment(record: RequestRecord, attempts: Sequence[Attempt]) -> bytes:
     return b": %b\n" % b" ".join(b"%b=%b" % (name.encode(), _header_value(v)) for name, v in _served(record, attempts))
 
 
-def _served(record: RequestRecord, attempts: Sequence[Attempt]) -> list[tuple[str, str]]:
+def _served(record: RequestRecord, attempts: Sequence[Attempt]) -> tuple[tuple[str, str], ...]:
     last: AttemptRecord = record.attempts[-1]
-    lines = [("x-lumen-model-used", last.leaf), ("x-lumen-provider", last.provider)]
+    lines: tuple[tuple[str, str], ...] = (("x-lumen-model-used", last.leaf), ("x-lumen-provider", last.provider))
     if record.virtual_model is None:
-        lines.append(("x-lumen-reason", "direct"))
-    else:
-        lines.append(("x-lumen-route", last.route or last.leaf))
-        lines.append(("x-lumen-virtual-model", record.virtual_model))
-        lines.append(("x-lumen-reason", "virtual-model"))
-    if last.index > 0:
-        lines.append(("x-lumen-fallback-from", attempts[0].leaf))
-        lines.append(("x-lumen-fallback-index", str(last.index - 1)))
-    return lines
+        return (*lines, ("x-lumen-reason", "direct"))
+    lines = (
+        *lines,
+        ("x-lumen-route", last.route or last.leaf),
+        ("x-lumen-virtual-model", record.virtual_model),
+        ("x-lumen-reason", "virtual-model"),
+    )
+    if last.index == 0:
+        return lines
+    return (*lines, ("x-lumen-fallback-from", attempts[0].leaf), ("x-lumen-fallback-index", str(last.index - 1)))

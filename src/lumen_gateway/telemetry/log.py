@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from lumen_gateway.errors import Failure
+from lumen_gateway.records import RequestRecord
 
 logger = logging.getLogger("lumen")
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
@@ -51,6 +52,27 @@ def refused(request_id: str, failure: Failure) -> None:
     )
 
 
+def done(record: RequestRecord) -> None:
+    """Say how a request ended, for whoever turns debugging on."""
+    if not logger.isEnabledFor(DEBUG):
+        return
+    last = record.attempts[-1] if record.attempts else None
+    event(
+        DEBUG,
+        "request.done",
+        f"{record.requested or 'no model'} answered {record.status}",
+        request_id=record.request_id,
+        model=record.requested,
+        route=None if last is None else last.route or last.leaf,
+        attempts=len(record.attempts),
+        status=record.status,
+        code=record.code,
+        input_tokens=sum(attempt.usage.input for attempt in record.attempts),
+        output_tokens=sum(attempt.usage.output for attempt in record.attempts),
+        ms=round((record.ended_s - record.started_s) * 1000, 1),
+    )
+
+
 def upstream_refused(request_id: str, provider: str, status: int, text: str | None) -> None:
     """An upstream answered 4xx; `text` is its own message, cleaned and free of credentials."""
     event(
@@ -81,6 +103,11 @@ def crash(request_id: str) -> None:
     )
 
 
+def broken(action: str, message: str) -> None:
+    """Log the exception being handled where no request is at hand: a bug of ours."""
+    logger.exception(message, extra={"action": action})
+
+
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -92,7 +119,7 @@ class _Json(logging.Formatter):
         line.update({k: v for k, v in getattr(record, "fields", {}).items() if v is not None})
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line).decode()
+        return msgspec.json.encode(line).decode().translate(_JSON_CONTROLS)
 
 
 class _Pretty(logging.Formatter):
@@ -104,4 +131,6 @@ class _Pretty(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
+_CONTROL_CODES = (*range(32), *range(127, 160), 0x2028, 0x2029)  # what moves a cursor or ends a line somewhere
+_JSON_CONTROLS = {code: f"\\u{code:04x}" for code in _CONTROL_CODES}
+_CONTROLS = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in _CONTROL_CODES}
