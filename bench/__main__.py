@@ -1,10 +1,10 @@
 """Run the benchmarks and write down what, where and when: `make bench`, or `python -m bench decide` for one of them.
 
-A benchmark is a module in this folder with `run() -> dict[str, float]`: what was measured -> seconds for one call. What
-has the word "ratio" in its name is a plain number, a comparison the benchmark made itself.
+A benchmark is a module in this folder with `run() -> dict[str, float]`. The end of a name is its unit: `_ns`
+nanoseconds of one call, `_mb` megabytes, `_s` seconds; with `ratio` in it, it is a plain number.
 
-A time says little on another machine, so each is also given as a multiple of an empty Python call on this one, measured
-before and after. `results/latest.json` is the last run that was committed.
+A time says little on another machine, so nanoseconds are also given as multiples of an empty Python call on this
+one, measured in the same run. `results/latest.json` is the last whole run that was committed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import platform
 import sys
 import timeit
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -27,13 +26,13 @@ LATEST = HERE / "results" / "latest.json"
 CALLS, ROUNDS = 200_000, 15
 
 
-def empty_call_s() -> float:
+def empty_call_ns() -> float:
     """Measure the yardstick: calling a function that does nothing, loop included."""
 
     def empty() -> None:
         pass
 
-    return min(timeit.repeat(empty, number=CALLS, repeat=ROUNDS)) / CALLS
+    return min(timeit.repeat(empty, number=CALLS, repeat=ROUNDS)) / CALLS * 1e9
 
 
 def benchmarks() -> list[str]:
@@ -41,31 +40,25 @@ def benchmarks() -> list[str]:
     return sorted(path.stem for path in HERE.glob("*.py") if not path.stem.startswith("_"))
 
 
-def measure(names: list[str]) -> dict[str, dict[str, float]]:
-    """Run the named benchmarks: name -> what was measured -> seconds, or a ratio."""
-    return {name: importlib.import_module(f"bench.{name}").run() for name in names}
+def measure(console: Console, names: list[str]) -> dict[str, float]:
+    """Run the named benchmarks one after the other, saying which."""
+    measured: dict[str, float] = {}
+    for name in names:
+        console.print(f"measuring {name} ...", style="dim")
+        measured |= importlib.import_module(f"bench.{name}").run()
+    return measured
 
 
-def report(measured: dict[str, dict[str, float]], yardstick_s: float) -> dict[str, Any]:
-    """Put the numbers together with what they depend on."""
+def conditions() -> dict[str, object]:
+    """Return what numbers depend on."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": "python -m bench",
-        "machine": {"system": platform.platform(), "cpu": cpu(), "cores": os.cpu_count()},
+        "system": platform.platform(),
+        "cpu": cpu(),
+        "cores": os.cpu_count(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "empty_call_ns": round(yardstick_s * 1e9, 1),
-        "results": {
-            name: {label: result(label, value, yardstick_s) for label, value in rows.items()}
-            for name, rows in measured.items()
-        },
     }
-
-
-def result(label: str, value: float, yardstick_s: float) -> dict[str, float]:
-    """Give one number its unit."""
-    if "ratio" in label:
-        return {"ratio": round(value, 3)}
-    return {"us": round(value * 1e6, 3), "empty_calls": round(value / yardstick_s, 1)}
 
 
 def cpu() -> str:
@@ -78,29 +71,27 @@ def cpu() -> str:
     return next(named, platform.processor())
 
 
-def table(results: dict[str, dict[str, dict[str, float]]]) -> Table:
+def table(measured: dict[str, float], yardstick_ns: float) -> Table:
     """Lay the numbers out for reading."""
-    laid = Table("benchmark", "measured")
-    for column in ("us a call", "empty calls", "ratio"):
-        laid.add_column(column, justify="right")
-    for name, rows in results.items():
-        for label, row in rows.items():
-            cells = (f"{row[unit]:g}" if unit in row else "" for unit in ("us", "empty_calls", "ratio"))
-            laid.add_row(name, label, *cells)
+    laid = Table("measured")
+    laid.add_column("value", justify="right")
+    laid.add_column("empty calls", justify="right")
+    for name, value in measured.items():
+        in_calls = f"{value / yardstick_ns:.1f}" if name.endswith("_ns") else ""
+        laid.add_row(name, f"{value:,.0f}" if name.endswith("_ns") else f"{value:,.2f}", in_calls)
     return laid
 
 
 def main(names: list[str]) -> None:
     """Measure, print, and keep the whole run; a run of some benchmarks only is printed and not kept."""
-    before_s = empty_call_s()
-    measured = measure(names or benchmarks())
-    found = report(measured, min(before_s, empty_call_s()))  # the quieter of two moments: others use this machine too
     console = Console()
-    console.print(table(found["results"]))
-    console.print(f"{found['machine']['cpu']}, {found['python']}; an empty call takes {found['empty_call_ns']} ns")
+    yardstick_ns = empty_call_ns()
+    measured = {"empty_call_ns": yardstick_ns} | measure(console, names or benchmarks())
+    console.print(table(measured, yardstick_ns))
     if not names:
         LATEST.parent.mkdir(exist_ok=True)
-        LATEST.write_text(json.dumps(found, indent=2) + "\n")
+        rounded = {name: round(value, 3) for name, value in measured.items()}
+        LATEST.write_text(json.dumps(conditions() | rounded, indent=2) + "\n")
         console.print(f"written to {os.path.relpath(LATEST)}")
 
 

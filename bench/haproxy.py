@@ -16,15 +16,13 @@ import contextlib
 import json
 import re
 import shutil
-import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
+
+from bench.process import LUMEN, free_port, running
 
 TOOLS = ("haproxy", "nginx", "wrk", "taskset")
 ROUNDS, SECONDS, CONNECTIONS = 7, 2, 64
@@ -104,13 +102,14 @@ def run() -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="lumen-bench-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         folder.chmod(0o755)  # nginx gives up root
-        upstream, proxy, gateway = (_free_port() for _ in range(3))
+        upstream, proxy, gateway = (free_port() for _ in range(3))
         _write_all(folder, upstream, proxy)
-        stack.enter_context(_running(ALL_ELSE, "nginx", "-p", name, "-c", f"{name}/nginx.conf", port=upstream))
-        stack.enter_context(_running(UNDER_TEST, "haproxy", "-f", f"{name}/haproxy.cfg", port=proxy))
-        lumen = (str(Path(sys.executable).with_name("lumen")), "serve", "-c", f"{name}/lumen.toml")
-        lumen += ("--port", str(gateway))
-        stack.enter_context(_running(UNDER_TEST, *lumen, port=gateway))
+        nginx = ("nginx", "-p", name, "-c", f"{name}/nginx.conf")
+        haproxy = ("haproxy", "-f", f"{name}/haproxy.cfg")
+        lumen = (LUMEN, "serve", "-c", f"{name}/lumen.toml", "--port", str(gateway))
+        stack.enter_context(running("taskset", "-c", ALL_ELSE, *nginx, port=upstream))
+        stack.enter_context(running("taskset", "-c", UNDER_TEST, *haproxy, port=proxy))
+        stack.enter_context(running("taskset", "-c", UNDER_TEST, *lumen, port=gateway))
         return {
             "haproxy_ratio_small": _ratio(folder / "small", proxy, gateway),
             "haproxy_ratio_stream": _ratio(folder / "stream", proxy, gateway),
@@ -159,37 +158,10 @@ def _ratio(kind: Path, proxy: int, gateway: int) -> float:
 
 def _requests_per_second(port: int, script: str) -> float:
     command = ["taskset", "-c", ALL_ELSE, "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{SECONDS}s", "-s", script]
-    done = subprocess.run([*command, f"http://127.0.0.1:{port}"], capture_output=True, text=True, check=True, timeout=60)
+    command.append(f"http://127.0.0.1:{port}")
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     if "Non-2xx" in done.stdout or "Socket errors" in done.stdout:
         raise RuntimeError(f"a run with errors measures nothing:\n{done.stdout}")
     found = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
     assert found is not None, done.stdout
     return float(found[1])
-
-
-@contextlib.contextmanager
-def _running(core: str, *command: str, port: int) -> Iterator[None]:
-    """Run a server on one core while the block lasts, from when it takes connections."""
-    process = subprocess.Popen(["taskset", "-c", core, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        _wait_for(port, process)
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=40)
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 30
-    while time.monotonic() < until and process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        time.sleep(0.05)
-    raise RuntimeError(f"nothing listens on port {port}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
