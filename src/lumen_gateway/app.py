@@ -29,7 +29,7 @@ from lumen_gateway.execution.breaker import BreakerPolicy
 from lumen_gateway.execution.executor import Executor
 from lumen_gateway.execution.leaf import Credential, Leaf, Timeouts
 from lumen_gateway.execution.retry import RetryPolicy
-from lumen_gateway.gateway import Gateway, Snapshot
+from lumen_gateway.gateway import Gateway, Snapshot, Tracer
 from lumen_gateway.providers import table
 from lumen_gateway.records import Origin
 from lumen_gateway.redact import Secret
@@ -89,7 +89,18 @@ def _gateway(load: control.Load, snapshot: Snapshot, keeper_socket: str) -> Gate
         clock,
         random.random,
         Elsewhere(keeper_socket, transport, clock).relay,
+        _tracer(load.config),
     )
+
+
+def _tracer(config: Config) -> Tracer | None:
+    """OpenTelemetry is loaded only where spans are sent: a worker that traces nothing is 4 MB lighter without it."""
+    endpoint = config.telemetry.otlp_endpoint
+    if endpoint is None:
+        return None
+    from lumen_gateway.telemetry.trace import Tracing, otlp  # noqa: PLC0415 - see above
+
+    return Tracing(otlp(endpoint))
 
 
 def _snapshot(load: control.Load) -> Generator[None, None, Snapshot]:
@@ -116,6 +127,7 @@ def _leaf(config: Config, provider: Provider, model: Model, secrets: Mapping[str
     return Leaf(
         id=model.id,
         provider=provider.name,
+        kind=provider.kind,
         origin=Origin(endpoint.scheme, endpoint.host, endpoint.port, connect_ms / 1000),
         head=_head(endpoint),
         model=msgspec.Raw(msgspec.json.encode(upstream_id)),

@@ -28,9 +28,10 @@ from lumen_gateway.call import Call
 from lumen_gateway.clock import Clock
 from lumen_gateway.config.schema import Server
 from lumen_gateway.dialects.chat import ChatRequest, parse_request, with_messages
+from lumen_gateway.dialects.trace_context import Fields
 from lumen_gateway.errors import Failure, Kind, invalid
 from lumen_gateway.execution.commit import OpenStream, StreamedChat
-from lumen_gateway.execution.exchange import BufferedChat, Transport
+from lumen_gateway.execution.exchange import BufferedChat, Trace, Transport
 from lumen_gateway.execution.executor import Exchange, Executor, Job
 from lumen_gateway.execution.heartbeat import Heartbeat
 from lumen_gateway.execution.leaf import Leaf
@@ -55,6 +56,26 @@ class Snapshot(msgspec.Struct, frozen=True):
     model: Mapping[str, bytes]  # id -> the answer of GET /v1/models/{id}
 
 
+class RequestTrace(Trace, Protocol):
+    """One request's spans, growing with it."""
+
+    def finish(self) -> None:
+        """Close and hand over every span: the request's record is complete."""
+        ...
+
+
+class Tracer(Protocol):
+    """Where requests become spans."""
+
+    def begin(self, record: RequestRecord, headers: Fields, leaves: Mapping[str, Leaf]) -> RequestTrace:
+        """Open a request's span, in the client's own trace if its headers carry one."""
+        ...
+
+    def close(self) -> None:
+        """Send what waits, within seconds."""
+        ...
+
+
 class Routed(msgspec.Struct):
     """A request that knows where it may go."""
 
@@ -65,6 +86,7 @@ class Routed(msgspec.Struct):
     attempts: tuple[Attempt, ...]
     record: RequestRecord
     total_at_s: float  # monotonic
+    trace: RequestTrace | None
 
     def job(self, exchange: Exchange[T], admission: Admission) -> Job[T]:
         """Return the executor's part of the request."""
@@ -105,6 +127,7 @@ class Gateway:
         clock: Clock,
         draw: Callable[[], float],
         elsewhere: Route,
+        tracer: Tracer | None,
     ) -> None:
         self.snapshot = snapshot
         self.executor = executor
@@ -114,6 +137,7 @@ class Gateway:
         self.clock = clock
         self.draw = draw
         self.elsewhere = elsewhere  # what is not the data plane: the keeper's
+        self.tracer = tracer
         self.routes: dict[str, dict[str, Route]] = {
             "/v1/chat/completions": {"POST": self.chat},
             "/v1/models": {"GET": self.list_models},
@@ -154,9 +178,10 @@ class Gateway:
         record = RequestRecord(
             call.request_id, "chat", started_s=call.received_s, started_wall_s=self.clock.wall(), caller=ANONYMOUS
         )
+        trace = None if self.tracer is None else self.tracer.begin(record, call.headers, self.snapshot.leaves)
         admission: Admission | None = None
         try:
-            routed = self._route(call, parse_request(call.body), record)
+            routed = self._route(call, parse_request(call.body), record, trace)
             admission = self.ledger.admit(record.caller, routed.attempts[0].leaf)
             await (self._streamed if routed.request.stream else self._buffered)(routed, admission)
         except Failure as failure:
@@ -169,8 +194,10 @@ class Gateway:
             self._refuse(call, record, Failure(Kind.INTERNAL, "the gateway failed; its log has the details"))
         finally:
             self._record(record, admission)
+            if trace is not None:
+                trace.finish()
 
-    def _route(self, call: Call, request: ChatRequest, record: RequestRecord) -> Routed:
+    def _route(self, call: Call, request: ChatRequest, record: RequestRecord, trace: RequestTrace | None) -> Routed:
         """Find what the requested id answers to and list the attempts this request may make."""
         if not request.model:
             raise invalid("model is missing; name one of the ids that GET /v1/models lists")
@@ -190,7 +217,7 @@ class Gateway:
             attempts = entry.decide(Facts.of_chat(request, call.headers, record.metadata, record.caller), self.draw)
         attempts = _able(attempts, snapshot.leaves, request)
         total_at_s = record.started_s + snapshot.leaves[attempts[0].leaf].timeouts.total_s
-        return Routed(snapshot, call, request, entry, attempts, record, total_at_s)
+        return Routed(snapshot, call, request, entry, attempts, record, total_at_s, trace)
 
     def _metadata(self, call: Call) -> dict[str, str | float | bool] | None:
         """Read the metadata header; one that breaks its rules is dropped and counted, and the request goes on."""
@@ -250,6 +277,7 @@ class Gateway:
             "transport": self.transport,
             "clock": self.clock,
             "warn": partial(log.upstream_refused, routed.call.request_id),
+            "trace": routed.trace,
         }
 
     def _refuse(self, call: Call, record: RequestRecord, failure: Failure) -> None:

@@ -110,6 +110,24 @@ def read_answer(body: bytes) -> Answer:
     )
 
 
+class Identity(msgspec.Struct, frozen=True):
+    """What an answer, or any frame of a stream, calls itself and the model that made it. Only traces ask."""
+
+    id: str | None = None
+    model: str | None = None
+
+
+_decode_identity = msgspec.json.Decoder(Identity).decode
+
+
+def read_identity(body: bytes) -> Identity:
+    """Read it where it is there and is text."""
+    try:
+        return _decode_identity(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return Identity()
+
+
 def _is_reason(value: object) -> bool:
     return isinstance(value, str) and value != ""
 

@@ -63,6 +63,7 @@ class ChatStream:
     `error`: the payload of the first error frame, whatever form it had; `error_shown`: that frame, as forwarded, is one
     that clients take for an error. `done`: `[DONE]` was seen; nothing after it is
     read or forwarded. `dropped`: data frames withheld because they are not JSON. `usage`: the last one reported.
+    `opening`: the data of the first frame with choices, for whoever wants to know the answer's own names.
     """
 
     __slots__ = (
@@ -74,6 +75,7 @@ class ChatStream:
         "dropped",
         "error",
         "error_shown",
+        "opening",
         "output",
         "output_frames",
         "usage",
@@ -84,6 +86,7 @@ class ChatStream:
         self.output_frames = 0
         self.error: bytes | None = None
         self.error_shown = False
+        self.opening = b""
         self.done = False
         self.dropped = 0
         self.usage: Usage | None = None
@@ -139,6 +142,7 @@ class ChatStream:
         if chunk.usage is not None:
             self.usage = read_usage(chunk.usage) or self.usage
         if chunk.choices:
+            self.opening = self.opening or data
             self._count_output(self._read_choices(chunk.choices))
         elif chunk.usage and not self._include_usage and self.error is None:
             return None
@@ -164,6 +168,7 @@ class ChatStream:
             return None
         if len(chunks) != body.count(b"\n\n") or not self._read_ordinary(chunks):
             return None
+        self.opening = self.opening or body[6 : body.index(b"\n\n")]
         self.done = len(block) != len(body)
         last = chunks[-1]
         if not last.choices and last.usage and not self._include_usage:

@@ -6,7 +6,7 @@ so that a body that stalls or is cut can still fail over; the streamed form stan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -14,8 +14,9 @@ import msgspec
 from lumen_gateway.accounting.prices import cost
 from lumen_gateway.accounting.tokens import estimate_chat, estimate_output
 from lumen_gateway.clock import Clock
+from lumen_gateway.dialects import trace_context
 from lumen_gateway.dialects.chat import ChatRequest, upstream_body
-from lumen_gateway.dialects.chat_answer import read_answer
+from lumen_gateway.dialects.chat_answer import Identity, read_answer, read_identity
 from lumen_gateway.dialects.chat_repair import repair_answer
 from lumen_gateway.errors import Failure, Kind, Trigger
 from lumen_gateway.execution.deadline import earliest
@@ -68,6 +69,18 @@ class Transport(Protocol):
         ...
 
 
+class Trace(Protocol):
+    """One request's place in a trace."""
+
+    def call(self, attempt: AttemptRecord) -> trace_context.Fields:
+        """Return the header fields that make an attempt the parent of what its upstream does."""
+        ...
+
+    def answered(self, attempt: AttemptRecord, identity: Identity, finish_reasons: Sequence[str]) -> None:
+        """Note what an answer says of itself."""
+        ...
+
+
 class ChatCall(msgspec.Struct):
     """What every try of one chat request has in common."""
 
@@ -78,8 +91,9 @@ class ChatCall(msgspec.Struct):
     transport: Transport
     clock: Clock
     warn: Callable[[str, int, str | None], None]  # an upstream refused: provider, status, its cleaned message
+    trace: Trace | None = None
 
-    def payload(self, leaf: Leaf, credential: Credential, attempt: Attempt) -> bytes:
+    def payload(self, leaf: Leaf, credential: Credential, attempt: Attempt, record: AttemptRecord) -> bytes:
         """Build the whole request for this leaf afresh from the client's own body."""
         edits = attempt.edits
         edit = None if edits is overrides.NO_EDITS else lambda fields: overrides.apply(edits, fields)
@@ -88,11 +102,20 @@ class ChatCall(msgspec.Struct):
             (
                 leaf.head,
                 credential.headers.reveal(),
-                *forwarded(self.headers, leaf.forward_headers),
+                *self._forwarded(leaf, record),
                 b"content-length: %d\r\n\r\n" % len(body),
                 body,
             )
         )
+
+    def _forwarded(self, leaf: Leaf, record: AttemptRecord) -> list[bytes]:
+        """Return the client's header lines that this upstream may see, its trace context as ours where we trace."""
+        fields = [field for field in self.headers if field[0] in leaf.forward_headers]
+        if self.trace is not None:
+            fields = trace_context.without_context(fields) + self.trace.call(record)
+        elif fields:
+            fields = trace_context.without_context(fields) + trace_context.read_context(fields)
+        return [b"%b: %b\r\n" % field for field in fields]
 
     async def open(
         self, leaf: Leaf, credential: Credential, attempt: Attempt, record: AttemptRecord, until: float
@@ -101,8 +124,8 @@ class ChatCall(msgspec.Struct):
 
         Raises: Failure for anything that is not a 2xx.
         """
-        answer = await self.transport.send(leaf.origin, self.payload(leaf, credential, attempt), until)
-        record.first_byte_s = answer.first_byte_at
+        answer = await self.transport.send(leaf.origin, self.payload(leaf, credential, attempt, record), until)
+        record.first_byte_s, record.upstream_status = answer.first_byte_at, answer.status
         if 200 <= answer.status < 300:
             return answer
         try:
@@ -139,6 +162,11 @@ class ChatCall(msgspec.Struct):
         if empty and lists(self.attempts, record.index, Trigger.EMPTY_ANSWER):
             raise Failure(Kind.EMPTY_ANSWER, "the answer was empty")
 
+    def identify(self, record: AttemptRecord, answer: bytes, finish_reasons: Sequence[str]) -> None:
+        """Tell the trace, if there is one, what an answer, or a frame of it, says of itself."""
+        if self.trace is not None:
+            self.trace.answered(record, read_identity(answer), finish_reasons)
+
     def book(self, record: AttemptRecord, leaf: Leaf, reported: Usage | None, output_tokens: int) -> None:
         """Add what one try used: the upstream's numbers, else an estimate marked as one."""
         usage = reported
@@ -165,6 +193,7 @@ class BufferedChat(ChatCall):
         if leaf.repair:
             body = repair_answer(body)
         seen = read_answer(body)
+        self.identify(record, body, seen.finish_reasons)
         if seen.error is None or seen.usage is not None:
             self.book(record, leaf, seen.usage, estimate_output(seen.output_bytes))
         if seen.error is not None:
@@ -205,8 +234,3 @@ _REFUSAL_TEXTS = {
     Kind.READ_TIMEOUT: "the upstream gave up waiting for its own answer",
     Kind.UPSTREAM_ERROR: "the upstream failed",
 }
-
-
-def forwarded(headers: Iterable[tuple[bytes, bytes]], names: frozenset[bytes]) -> list[bytes]:
-    """Return the header lines of the client that the upstream may see."""
-    return [b"%b: %b\r\n" % (name, value) for name, value in headers if name in names]

@@ -53,3 +53,4 @@ class Leaf(msgspec.Struct, frozen=True):
     streams: bool
     images: bool
     forward_headers: frozenset[bytes]  # client headers this provider may see
+    kind: str = "openai"  # of its provider; nothing here depends on it, traces name it
