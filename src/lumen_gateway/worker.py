@@ -57,6 +57,8 @@ async def work(listener: socket.socket, channel: socket.socket, compose: Compose
         with contextlib.suppress(ConnectionError, TimeoutError):
             await control.send(writer, control.Counted(0, gateway.telemetry.state()))
         writer.close()
+        if gateway.tracer is not None:
+            gateway.tracer.close()
 
 
 def _site(gateway: Gateway, load: control.Load) -> Site:
