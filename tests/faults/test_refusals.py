@@ -1,0 +1,185 @@
+"""Refusals over real sockets: a client that is still sending gets its answer, not a reset.
+
+Both event loops: closing halves, flushing and resets are where they could differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import socket
+import struct
+from collections.abc import Callable, Iterator
+
+import pytest
+import uvloop
+from tests.lanes import CANARY, GET, POST, Recorder, quiet_config, read_answers
+from uvicorn.server import ServerState
+
+from lumen_gateway.fastlane import FastLane, LaneSettings
+from lumen_gateway.patience import Patience
+
+LIMIT = 1 << 20
+MUCH = bytes(1 << 16)
+SOON_S = 10.0  # never reached; a fault shows as a failure then, not as a hanging test
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
+    with asyncio.Runner(loop_factory=request.param) as runner:
+        yield runner
+
+
+class Gate:
+    """A fast lane on a port of its own."""
+
+    def __init__(self, patience: Patience | None = None, handler: Recorder | None = None) -> None:
+        self.handler = handler or Recorder()
+        self.state = ServerState()
+        self.settings = LaneSettings(self.handler, LIMIT, patience or Patience())
+
+    async def __aenter__(self) -> Gate:
+        loop = asyncio.get_running_loop()
+        lane = functools.partial(FastLane, quiet_config(), self.state, {}, settings=self.settings)
+        self.server = await loop.create_server(lane, "127.0.0.1", 0)
+        self.address: tuple[str, int] = self.server.sockets[0].getsockname()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.server.close()
+        for connection in tuple(self.state.connections):
+            connection.transport.abort()
+        await self.until_empty()
+
+    async def until_empty(self) -> None:
+        await until(lambda: not self.state.connections and not self.state.tasks)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SOON_S):
+        while not condition():  # noqa: ASYNC110 - what is waited for happens in kernels and protocols, not in tasks
+            await asyncio.sleep(0.005)
+
+
+async def exchange(gate: Gate, head: bytes, body_bytes: int) -> bytes:
+    """Send all of a request before reading anything, as most clients do, then read to the end."""
+    reader, writer = await asyncio.open_connection(*gate.address)
+    writer.write(head)
+    for _ in range(body_bytes // len(MUCH)):
+        writer.write(MUCH)
+        await writer.drain()
+    async with asyncio.timeout(SOON_S):
+        answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+@pytest.mark.parametrize("head", [
+    POST + b"content-length: %d\r\n\r\n" % (16 * LIMIT),
+    POST + b"transfer-encoding: chunked\r\n\r\n%x\r\n" % (16 * LIMIT),
+], ids=["stated", "counted"])  # fmt: skip
+def test_413_reaches_a_client_that_sends_all_before_it_reads(runner: asyncio.Runner, head: bytes) -> None:
+    async def upload() -> None:
+        async with Gate() as gate:
+            [(status, _, body)] = read_answers(await exchange(gate, head, 16 * LIMIT))
+            assert status == 413
+            assert b"LM-1002" in body
+            assert gate.handler.calls == []
+
+    runner.run(upload())
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (POST + b"x: 1\r\n" * 200 + b"\r\n", 431),
+        (POST + b"content-length: +1\r\n\r\n", 400),
+    ],
+    ids=["400", "431", "length"],
+)
+def test_refusal_reaches_a_client_that_keeps_sending(runner: asyncio.Runner, head: bytes, expected: int) -> None:
+    async def upload() -> None:
+        async with Gate() as gate:
+            [(status, _, _)] = read_answers(await exchange(gate, head, 4 * LIMIT))
+            assert status == expected
+
+    runner.run(upload())
+
+
+def test_refused_client_that_neither_stops_nor_leaves_is_cut_off(runner: asyncio.Runner) -> None:
+    async def insist() -> None:
+        async with Gate(Patience(linger_s=0.2, look_s=0.05)) as gate:
+            _, writer = await asyncio.open_connection(*gate.address)
+            writer.write(b"nonsense\r\n\r\n")
+            await gate.until_empty()
+            writer.close()
+
+    runner.run(insist())
+
+
+def test_client_that_stops_sending_is_told_408(runner: asyncio.Runner) -> None:
+    async def stall() -> None:
+        async with Gate(Patience(head_s=0.2, body_s=0.2, linger_s=0.2, look_s=0.05)) as gate:
+            for piece in (GET[:10], POST + b"content-length: 5\r\n\r\nhel"):
+                [(status, _, body)] = read_answers(await exchange(gate, piece, 0))
+                assert status == 408
+                assert b"LM-1001" in body
+            await gate.until_empty()
+
+    runner.run(stall())
+
+
+def test_client_that_does_not_read_its_answer_is_cut_off(runner: asyncio.Runner) -> None:
+    async def stall() -> None:
+        async with Gate(Patience(write_s=0.3, look_s=0.05, rate=1 << 30)) as gate:
+            client = socket.socket()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(client, gate.address)
+            with contextlib.suppress(ConnectionError):  # cut off while it sends is cut off
+                await loop.sock_sendall(client, (POST + b"content-length: %d\r\n\r\n" % LIMIT + bytes(LIMIT)) * 16)
+            await gate.until_empty()
+            assert gate.handler.calls
+            client.close()
+
+    runner.run(stall())
+
+
+@pytest.mark.parametrize("how", ["close", "reset", "half-close"])
+def test_client_that_leaves_is_noticed_at_once(runner: asyncio.Runner, how: str) -> None:
+    async def leave() -> None:
+        async with Gate(handler=Recorder(at_once=False)) as gate:
+            loop = asyncio.get_running_loop()
+            client = socket.create_connection(gate.address)
+            client.sendall(GET)
+            await until(lambda: bool(gate.handler.calls))
+            left_s = loop.time()
+            if how == "reset":
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            if how == "half-close":
+                client.shutdown(socket.SHUT_WR)
+            else:
+                client.close()
+            await gate.until_empty()
+            client.close()
+            assert len(gate.handler.cancelled) == 1
+            assert loop.time() - left_s < 1.0
+
+    runner.run(leave())
+
+
+def test_answer_to_a_client_that_closed_its_half_right_behind_the_request_still_comes(runner: asyncio.Runner) -> None:
+    async def one_shot() -> None:
+        async with Gate() as gate:
+            reader, writer = await asyncio.open_connection(*gate.address)
+            writer.write(GET + CANARY)
+            writer.write_eof()
+            async with asyncio.timeout(SOON_S):
+                assert [status for status, _, _ in read_answers(await reader.read())] == [200, 200]
+            writer.close()
+
+    runner.run(one_shot())
