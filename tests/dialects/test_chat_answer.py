@@ -21,9 +21,14 @@ def answer(message: Any = None, finish: Any = "stop", **top: Any) -> Answer:
 
 def test_answer_with_text() -> None:
     seen = answer({"role": "assistant", "content": "héllo"}, usage={"prompt_tokens": 3, "completion_tokens": 2})
-    assert seen == Answer(
-        usage=Usage(input=3, output=2, origin="reported"), finish_reasons=("stop",), has_output=True, output_bytes=6
-    )
+    reported = Usage(input=3, output=2, origin="reported")
+    assert seen == Answer(usage=reported, finish_reasons=("stop",), has_output=True)
+
+
+def test_text_is_measured_only_where_no_usage_is_reported() -> None:
+    message = {"role": "assistant", "content": "h\u00e9llo"}
+    assert answer(message).output_bytes == 6
+    assert answer(message, usage={"prompt_tokens": 3}).output_bytes == 0
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ under a status of 200, what did it use. Called by the attempt that got the body;
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -80,7 +81,7 @@ class Answer(msgspec.Struct, frozen=True):
     filtered: bool = False
     empty: bool = False
     error: bytes | None = None
-    output_bytes: int = 0
+    output_bytes: int = 0  # of text, for an estimate: 0 where usage is reported
 
 
 def read_answer(body: bytes) -> Answer:
@@ -96,17 +97,22 @@ def read_answer(body: bytes) -> Answer:
         return Answer(error=body, usage=read_usage(answer.usage))
     if answer.choices is None:
         raise _malformed()
-    messages = [choice.message for choice in answer.choices if choice.message is not None]
-    finishes = tuple(choice.finish_reason for choice in answer.choices if _is_reason(choice.finish_reason))
-    has_output = any(not message.is_empty() for message in messages)
+    finishes: list[str] = []
+    messages: list[Output] = []
+    for choice in answer.choices:
+        if choice.finish_reason and isinstance(choice.finish_reason, str):
+            finishes.append(choice.finish_reason)
+        if choice.message is not None and not choice.message.is_empty():
+            messages.append(choice.message)
+    usage = read_usage(answer.usage)
     return Answer(
-        usage=read_usage(answer.usage),
-        finish_reasons=finishes,
-        has_output=has_output,
-        filtered=not has_output and "content_filter" in finishes,
-        empty=not has_output and ended_well(finishes),
+        usage=usage,
+        finish_reasons=tuple(finishes),
+        has_output=bool(messages),
+        filtered=not messages and "content_filter" in finishes,
+        empty=not messages and ended_well(finishes),
         error=_choice_error(answer.choices),
-        output_bytes=sum(message.output_bytes() for message in messages),
+        output_bytes=0 if usage is not None else sum(message.output_bytes() for message in messages),
     )
 
 
@@ -128,17 +134,13 @@ def read_identity(body: bytes) -> Identity:
         return Identity()
 
 
-def _is_reason(value: object) -> bool:
-    return isinstance(value, str) and value != ""
-
-
 def _malformed() -> Failure:
     return Failure(Kind.MALFORMED, "The upstream's answer is not a chat completion.")
 
 
 def _choice_error(choices: list[_Choice]) -> bytes | None:
     for choice in choices:
-        if is_error(choice.error):
+        if choice.error is not NO_ERROR and is_error(choice.error):
             return wrap_error(choice.error)
         if isinstance(choice.finish_reason, str) and choice.finish_reason in FAILED_FINISHES:
             return finish_error(choice.finish_reason)
@@ -160,7 +162,7 @@ def finish_error(reason: str) -> bytes:
     return _encode({"error": {"code": reason, "message": f"the upstream finished with {reason}"}})
 
 
-def ended_well(finishes: tuple[str, ...]) -> bool:
+def ended_well(finishes: Iterable[str]) -> bool:
     """Say whether every finish reason given is a plain stop."""
     return all(reason == "stop" for reason in finishes)
 
@@ -194,13 +196,14 @@ def read_usage(usage: object) -> Usage | None:
 
 
 def _count(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        return None
-    return value
+    return value if type(value) is int and value >= 0 else None
 
 
 def _first(*values: object) -> int | None:
-    return next((count for value in values if (count := _count(value)) is not None), None)
+    for value in values:
+        if type(value) is int and value >= 0:
+            return value
+    return None
 
 
 def _object(value: object) -> dict[str, Any]:
