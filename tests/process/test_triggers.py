@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from tests.process.program import HOST, Program
 
-from lumen_gateway.config.schema import TriggerName
+from lumen_gateway.config.schema import Resilience, TriggerName
 from lumen_gateway.simulator import Reply, Upstream, auto, completion, error, stream
 from lumen_gateway.simulator.reply import STREAM_HEADERS
 
@@ -94,6 +94,11 @@ CASES: list[tuple[Listing, Fault, Mode]] = [
 ]
 
 
+def tripping(mode: Mode) -> str:
+    """A leaf whose breaker is tripped."""
+    return f"tripping/{mode}"
+
+
 def document(url: str, refused_port: int) -> str:
     providers = {"sim": url, "impatient": url, "closed": f"http://{HOST}:{refused_port}"}
     lines = ["resilience = { retry_max_attempts = 1 }"]
@@ -101,14 +106,16 @@ def document(url: str, refused_port: int) -> str:
         lines += ["[[providers]]", f'name = "{name}"', 'kind = "openai"', f'base_url = "{address}/v1"']
         if name == "impatient":
             lines += ["first_token_timeout_ms = 150", "response_timeout_ms = 150"]
-        leaves = [leaf_of(*case) for case in CASES if case[1].provider == name] + ["good"] * (name == "sim")
+        leaves = [leaf_of(*case) for case in CASES if case[1].provider == name]
+        if name == "sim":
+            leaves += ["good", *map(tripping, get_args(Mode))]
         models = [f'{{ id = "{leaf}", capabilities = ["chat"] }}' for leaf in leaves]
         lines.append(f"models = [{', '.join(models)}]")
-    for listing, fault, mode in CASES:
-        leaf = leaf_of(listing, fault, mode)
+    chains = [(leaf_of(*case), listed(case[0], case[1])) for case in CASES]
+    chains += [(tripping(mode), ["circuit_open"]) for mode in get_args(Mode)]
+    for leaf, triggers in chains:
         lines += ["[[virtual_models]]", f'id = "v/{leaf}"', 'capability = "chat"', 'strategy = "fallback"']
-        lines.append(f'targets = [{{ model = "{leaf}" }}, {{ model = "good" }}]')
-        lines.append(f"fallback_on = {listed(listing, fault)}")
+        lines += [f'targets = [{{ model = "{leaf}" }}, {{ model = "good" }}]', f"fallback_on = {triggers}"]
     return "\n".join(lines)
 
 
@@ -123,6 +130,7 @@ def refused_port() -> Iterator[int]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def upstream() -> AsyncIterator[Upstream]:
     script = {leaf_of(*case): case[1].streamed if case[2] == "streamed" else case[1].whole for case in CASES}
+    script |= dict.fromkeys(map(tripping, get_args(Mode)), error(500))
     async with Upstream({**script, "good": auto("I am good")}) as running:
         yield running
 
@@ -178,3 +186,14 @@ async def test_empty_answer_is_an_answer_where_it_is_not_listed(gateway: Program
     leaf = leaf_of("off", EMPTY, mode)
     answer = await gateway.ask(f"v/{leaf}", stream=mode == "streamed")
     assert (answer.status, answer.text, answer.done, answer.served_by) == (200, "", True, leaf)
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+async def test_open_breaker_leads_on_without_a_call(gateway: Program, upstream: Upstream, mode: Mode) -> None:
+    leaf, threshold = tripping(mode), Resilience().circuit_failure_threshold
+    for _ in range(threshold):
+        failed = await gateway.ask(f"v/{leaf}", stream=mode == "streamed")
+        assert (failed.status, failed.error["code"]) == (502, "LM-3003")
+    answer = await gateway.ask(f"v/{leaf}", stream=mode == "streamed")
+    assert (answer.status, answer.text, answer.headers["x-lumen-fallback-from"]) == (200, "I am good", leaf)
+    assert called(upstream, leaf) == threshold
