@@ -37,8 +37,9 @@ class Call:
     """
 
     __slots__ = (
-        "_lane", "_unsent", "body", "chunked", "complete", "fields", "headers", "keep_alive", "last_write_s", "left",
-        "method", "path", "query", "received_s", "refusal", "request_id", "started", "status", "task", "template",
+        "_lane", "_unsent", "body", "chunked", "complete", "fields", "headed_s", "headers", "keep_alive",
+        "last_write_s", "left", "method", "path", "query", "received_s", "refusal", "request_id", "started", "status",
+        "task", "template",
     )  # fmt: skip
 
     def __init__(self, lane: Lane, method: str, target: bytes, headers: list[tuple[bytes, bytes]]) -> None:
@@ -60,6 +61,7 @@ class Call:
         self.complete = False
         self.status = 0
         self.received_s = self.last_write_s = lane.loop.time()
+        self.headed_s: float | None = None  # when a streamed answer's head went out
         self.task: asyncio.Task[None] | None = None
 
     @property
@@ -93,9 +95,10 @@ class Call:
         if not data or self.complete:
             return
         piece = b"%x\r\n%b\r\n" % (len(data), data) if self.chunked else data
+        self.last_write_s = self._lane.loop.time()
         if self._unsent:
             piece, self._unsent = self._unsent + piece, b""
-        self.last_write_s = self._lane.loop.time()
+            self.headed_s = self.last_write_s
         self._write(piece)
 
     async def drain(self) -> None:

@@ -167,9 +167,9 @@ class Gateway:
         return route(call)
 
     def finished(self, call: Call) -> None:
-        """Count an answered call."""
-        seconds = self.clock.monotonic() - call.received_s
-        self.telemetry.answered(call.method, call.template, call.status, seconds)
+        """Count an answered call, a streamed one up to its head."""
+        headed_s = self.clock.monotonic() if call.headed_s is None else call.headed_s
+        self.telemetry.answered(call.method, call.template, call.status, headed_s - call.received_s)
 
     # POST /v1/chat/completions
 

@@ -75,6 +75,7 @@ class AttemptRecord(msgspec.Struct):
     ended_s: float | None = None
     usage: Usage = NO_USAGE
     cost_pico: int | None = None  # pico-dollars; None: no usage, or the model has no price
+    dropped_frames: int = 0  # of a stream, withheld because they are not JSON
 
 
 class RequestRecord(msgspec.Struct):

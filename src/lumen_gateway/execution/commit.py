@@ -119,6 +119,7 @@ class StreamedChat(ChatCall):
     def settle(self, stream: OpenStream) -> None:
         """Book what the stream used as far as it came. Once for each stream."""
         self.identify(stream.record, stream.reader.opening, stream.reader.finish_reasons)
+        stream.record.dropped_frames += stream.reader.dropped
         self.book(stream.record, stream.leaf, stream.reader.usage, stream.reader.output_frames)
 
     async def _hold(self, stream: OpenStream, until: float) -> None:

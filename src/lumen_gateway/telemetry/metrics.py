@@ -81,7 +81,7 @@ class Histogram:
             for edge, count in zip((*BUCKETS_S, "+Inf"), counts, strict=True):
                 running += count
                 yield f"{self.name}_bucket{_labels((*self.labels, 'le'), (*values, str(edge)))} {running}"
-            yield f"{self.name}_sum{_labels(self.labels, values)} {total[0]:.9g}"
+            yield f"{self.name}_sum{_labels(self.labels, values)} {total[0]!r}"
             yield f"{self.name}_count{_labels(self.labels, values)} {running}"
 
 
@@ -120,7 +120,9 @@ class Metrics:
         )
         self.estimated = Counter("lumen_tokens_estimated_total", "Tokens counted by estimate.")
         self.breakdown = Counter(
-            "lumen_token_breakdown_total", "Tokens of a kind an upstream reported.", (*served, "kind")
+            "lumen_token_breakdown_total",
+            "Tokens of a kind an upstream reported.",
+            (*served, "kind", *metadata_labels),
         )
         self.virtual = Counter(
             "lumen_virtual_model_requests_total", "Served requests of virtual models.", ("virtual_model", "model_used")
@@ -129,9 +131,18 @@ class Metrics:
             "lumen_attempts_total", "Attempts by what became of them.", ("provider", "model", "outcome")
         )
         self.fallbacks = Counter("lumen_fallbacks_total", "Escapes taken, by trigger.", ("virtual_model", "trigger"))
+        self.dropped_frames = Counter(
+            "lumen_stream_frames_dropped_total",
+            "Stream frames withheld because they are not JSON.",
+            ("provider", "model"),
+        )
         self.metadata = Counter("lumen_metadata_rejected_total", "Metadata headers dropped.")
         self.requests = Histogram("lumen_request_duration_seconds", "Whole requests.", (*served, "status"))
-        self.http = Histogram("lumen_http_request_duration_seconds", "HTTP answers.", ("method", "path", "status"))
+        self.http = Histogram(
+            "lumen_http_request_duration_seconds",
+            "HTTP answers; streams up to their head.",
+            ("method", "path", "status"),
+        )
         self.first_output = Histogram(
             "lumen_time_to_first_output_seconds", "Streams, from request to first output.", ("provider", "model")
         )
@@ -151,6 +162,8 @@ class Metrics:
             self.attempts.add((attempt.provider, attempt.leaf, attempt.outcome))
             if attempt.escape is not None and request.virtual_model is not None:
                 self.fallbacks.add((request.virtual_model, attempt.escape))
+            if attempt.dropped_frames:
+                self.dropped_frames.add((attempt.provider, attempt.leaf), attempt.dropped_frames)
             if attempt.usage.origin != "unknown":
                 self._count_tokens(request.capability, attempt, self._values(request.metadata))
         if not request.attempts:
@@ -189,7 +202,7 @@ class Metrics:
         """Return everything counted so far."""
         circuits: dict[Labels, int] = {}
         for provider, model, circuit in self._breakers():
-            circuits[provider, model] = max(circuit.value, circuits.get((provider, model), 0))
+            circuits[provider, model] = _worse(circuit, circuits.get((provider, model), Circuit.CLOSED))
         return State(
             {metric.name: metric.values for metric in self.counters()},
             {metric.name: metric.values for metric in self.histograms()},
@@ -205,7 +218,7 @@ class Metrics:
             for values, (counts, total) in state.histograms.get(histogram.name, {}).items():
                 histogram.merge(values, counts, total)
         for labels, circuit in state.circuits.items():
-            self.circuits[labels] = max(circuit, self.circuits.get(labels, 0))
+            self.circuits[labels] = _worse(circuit, self.circuits.get(labels, Circuit.CLOSED))
 
     def counters(self) -> Iterable[Counter]:
         """List the counters."""
@@ -237,7 +250,12 @@ def _text(value: object) -> str:
     """Write a metadata value as JSON would, without the quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def _worse(one: int, other: int) -> int:
+    """Return the state that keeps more requests away: open, half-open, closed."""
+    return max(one, other, key=(Circuit.CLOSED, Circuit.HALF_OPEN, Circuit.OPEN).index)
 
 
 def _status(status: int) -> str:
