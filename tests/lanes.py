@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -176,6 +177,7 @@ class Client:
         return [status for status, _, _ in self.answers]
 
 
+@functools.cache  # it is only read, and loading it takes longer than most tests
 def quiet_config() -> Config:
     """uvicorn's settings as a worker makes them."""
 
