@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,8 +31,9 @@ def shown() -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def running() -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen([LUMEN, "demo"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    environ = os.environ | {"TMPDIR": str(tmp_path)}  # one that is killed leaves its folder
+    with subprocess.Popen([LUMEN, "demo"], stdout=subprocess.PIPE, text=True, env=environ) as process:
         yield process
         process.kill()
 
@@ -51,6 +54,11 @@ def ask(port: int) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
         client.sendall(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
         return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_document_of_the_demo_has_no_fault() -> None:
@@ -91,8 +99,16 @@ def test_it_serves_until_interrupted_and_leaves_nothing_behind(
     assert b"x-lumen-fallback-from: north/big\r\n" in answer
     running.send_signal(number)
     assert running.wait(PATIENCE_S) == 0
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+    assert not listens(port)
+
+
+def test_killed_demo_takes_its_gateway_along(running: subprocess.Popen[str]) -> None:
+    port = port_of(running)
+    running.kill()
+    deadline_s = time.monotonic() + PATIENCE_S
+    while listens(port):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
 
 
 def test_what_goes_otherwise_is_shown_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +121,7 @@ def test_what_goes_otherwise_is_shown_and_fails(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_gateway_that_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "LUMEN", (sys.executable, "-c", "raise SystemExit('no luck')"))
+    monkeypatch.setattr(demo, "GATEWAY", (sys.executable, "-c", "raise SystemExit('no luck')"))
     result = CliRunner().invoke(command, ["--once"])
     assert result.exit_code == 1
     assert "the gateway did not start:\nno luck" in result.output

@@ -12,8 +12,9 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
-from asyncio.subprocess import DEVNULL, Process
+from asyncio.subprocess import PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lumen_gateway.cli import main
 from lumen_gateway.cli.scenes import HOST, OK, Notes, Provider, Row, Stage
 
 PORT = 8080
@@ -32,7 +34,7 @@ HEALTH = b"GET /health HTTP/1.1\r\nhost: %b\r\n\r\n" % HOST.encode()
 WIDTH = 100  # where the output is no terminal
 DOCUMENT = Path(__file__).with_name("demo.toml")
 PORTS = {"north": 9101, "south": 9102}  # that stand in it
-LUMEN = (sys.executable, "-c", "from lumen_gateway.cli import main; main()")
+GATEWAY = (sys.executable, "-c", "from lumen_gateway.cli.demo import serve; serve()")
 
 
 @click.command("demo", short_help="Try every strategy against simulated providers.")
@@ -112,13 +114,14 @@ def _free_port() -> int:
 async def _gateway(document: Path, port: int) -> AsyncIterator[Process]:
     """Run `lumen serve`; drain it on the way out.
 
-    A session of its own keeps the terminal's Ctrl-C from reaching it a second time, which would cut requests off.
+    A session of its own keeps the terminal's Ctrl-C from reaching it a second time, which would cut requests off. Its
+    standard input is a pipe that ends with this process, however that comes about.
     """
     environ = {name: value for name, value in os.environ.items() if not name.startswith("LUMEN_")}  # no overlay
     arguments = ("serve", "-c", str(document), "--host", HOST, "--port", str(port))
     with document.with_suffix(".log").open("w+") as log:
         process = await asyncio.create_subprocess_exec(
-            *LUMEN, *arguments, stdin=DEVNULL, stdout=log, stderr=log, env=environ, start_new_session=True
+            *GATEWAY, *arguments, stdin=PIPE, stdout=log, stderr=log, env=environ, start_new_session=True
         )
         try:
             if not await _answers(process, port):
@@ -129,6 +132,18 @@ async def _gateway(document: Path, port: int) -> AsyncIterator[Process]:
             if process.returncode is None:
                 process.terminate()
             await process.wait()
+
+
+def serve() -> None:
+    """Be `lumen`, in a process of the demo's own, and drain when the demo is gone."""
+    threading.Thread(target=_outlive_nobody, name="demo is gone", daemon=True).start()
+    main()
+
+
+def _outlive_nobody() -> None:
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def _answers(process: Process, port: int) -> bool:
