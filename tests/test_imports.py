@@ -38,17 +38,14 @@ ORDER = (
     "patience",  # and how long it may take
     "call",  # one request, and the way to answer it
     "fastlane",  # a client's connection
-    "elsewhere",  # what a worker relays to its keeper
-    "gateway",  # the life of a request, in order
     "elsewhere",  # what is not the data plane: relayed to the keeper
+    "gateway",  # the life of a request, in order
     "control",  # frames between the processes
+    "serving",  # a server's life and end, for both kinds of process
     "worker",  # the data-plane process
+    "storage",
     "supervise",  # the keeper's end of one worker
     "tally",  # what all workers counted
-    "documents",  # the document while it runs
-    "storage",
-    "supervise",  # the keeper's end of a worker
-    "tally",  # counts of all workers
     "documents",  # the document while it runs
     "admin",  # the keeper's own site
     "keeper",  # the parent process
@@ -75,7 +72,7 @@ IMPURE = frozenset(
     {"asyncio", "random", "secrets", "selectors", "socket", "ssl", "subprocess", "threading", "time", "uvloop"}
 )
 
-SOCKET_ROOMS = ("transport", "worker", "supervise", "keeper", "app", "simulator", "cli")
+SOCKET_ROOMS = ("transport", "serving", "worker", "supervise", "keeper", "app", "simulator", "cli")
 """The only ones that touch sockets themselves; the others speak through what these hand them."""
 
 WORKER_STARTS = ("app", "worker")

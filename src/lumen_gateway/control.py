@@ -38,7 +38,9 @@ class Report(msgspec.Struct, tag="report", frozen=True):
 
 
 class Drain(msgspec.Struct, tag="drain", frozen=True):
-    """Accept nothing new, finish what runs, exit."""
+    """Accept nothing new, finish what runs, exit; cut what still runs when the time is up."""
+
+    within_s: float
 
 
 class Loaded(msgspec.Struct, tag="loaded", frozen=True):

@@ -64,25 +64,43 @@ class Documents:
             await watching
 
     async def _watch(self, stop: asyncio.Event) -> None:
-        async for _ in self._source.changes(stop):
-            self._asked.set()
+        try:
+            async for _ in self._source.changes(stop):
+                self._asked.set()
+        except (OSError, RuntimeError) as exc:  # no such folder; watches used up, which watchfiles says as RuntimeError
+            said = f"the document is not watched ({exc}); SIGHUP still has it read again"
+            log.event(log.WARNING, "config.unwatched", said)
 
     async def _refresh(self) -> bool:
         """Read and compile off the loop; True if there is a new document to serve."""
-        load, faults = await asyncio.to_thread(lambda: self._prepare(self._source.read()))
+        try:
+            load, faults = await asyncio.to_thread(lambda: self._prepare(self._source.read()))
+        except Exception:  # noqa: BLE001 - a bug in checking must not end a gateway that serves
+            log.broken("config.crash", "the document could not be checked")
+            load, faults = None, ["the gateway failed to check the document; its log has the details"]
+        if load is not None and load.hash == self.load.hash:
+            self.condition = msgspec.structs.replace(self.condition, status="ok", faults=[])
+            log.event(log.INFO, "config.unchanged", "the document is the one being served")
+            return False
         for fault in faults:
             log.event(log.WARNING, "config.fault", fault)
         if load is None:
-            self.refused.add(())
-            self.condition = msgspec.structs.replace(self.condition, status="refused", faults=faults)
-            log.event(log.WARNING, "config.refused", "the document was not applied; the last good one keeps serving")
+            self._refuse(faults)
             return False
+        self._take(load)
+        return True
+
+    def _refuse(self, faults: list[str]) -> None:
+        self.refused.add(())
+        self.condition = msgspec.structs.replace(self.condition, status="refused", faults=faults)
+        log.event(log.WARNING, "config.refused", "the document was not applied; the last good one keeps serving")
+
+    def _take(self, load: control.Load) -> None:
+        """Make a document the one to serve, with the boot layer of the running one."""
         config, waiting = layers.apply(self.load.config, load.config)
         if waiting:
             log.event(log.WARNING, "config.restart", f"restart to apply {', '.join(waiting)}; the rest is applied")
-        unchanged = load.hash == self.load.hash
-        self.condition = Condition("ok", load.hash, self.condition.applied_at if unchanged else time.time(), waiting)
         log.event(log.INFO, "config.applied", "the document was applied", old=self.load.hash[:12], new=load.hash[:12])
+        self.condition = Condition("ok", load.hash, time.time(), waiting)
         self.load = msgspec.structs.replace(load, config=config)
         self.applied.add(())
-        return True

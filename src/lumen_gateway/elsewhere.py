@@ -68,10 +68,12 @@ class Elsewhere:
 
 
 def _payload(call: Call) -> bytes:
+    """Write the request anew. HEAD goes as GET: the keeper's answer then has its body, and the client gets none."""
     target = call.path.encode("latin-1") + (b"?" + call.query if call.query else b"")
+    method = "GET" if call.method == "HEAD" else call.method
     return b"".join(
         (
-            b"%b %b HTTP/1.1\r\n" % (call.method.encode(), target),
+            b"%b %b HTTP/1.1\r\n" % (method.encode(), target),
             *_lines(call.headers, _HOP_BY_HOP | {b"x-request-id"}),
             b"x-request-id: %b\r\n" % call.request_id.encode(),
             b"content-length: %d\r\n\r\n" % len(call.body),

@@ -126,6 +126,7 @@ class Kind(enum.Enum):
     # We failed, or the client left.
     INTERNAL = 40, Row("LM-5001", 500, "internal")
     CLIENT_LEFT = 41, Row("LM-6001", 499, "client_cancelled")
+    SHUTTING_DOWN = 42, Row("LM-5001", 503, "internal")
 
 
 class Failure(Exception):  # noqa: N818 - the domain's word, see docs/architecture.md

@@ -1,7 +1,8 @@
 """The keeper: the parent process. It owns the listening socket, the document, the signals and its workers' lives.
 
-It never touches a request of the data plane. A worker that dies is replaced; a second signal ends everything at once.
-Paths that are not the data plane's reach it over a Unix socket that its workers relay to.
+It never touches a request of the data plane. A worker that dies is replaced, one that stops answering is killed first;
+if none ever comes up, there is nothing to keep. Paths that are not the data plane's reach the keeper over a Unix socket
+that its workers relay to.
 """
 
 from __future__ import annotations
@@ -21,34 +22,47 @@ from lumen_gateway import control
 from lumen_gateway.admin.site import Access, site
 from lumen_gateway.clock import SystemClock
 from lumen_gateway.documents import Documents
-from lumen_gateway.supervise import KILL_S, WorkerLink
+from lumen_gateway.serving import CUT_S, DRAIN_S, Site
+from lumen_gateway.supervise import WorkerLink, WorkerState
 from lumen_gateway.tally import EVERY_S, Tally
 from lumen_gateway.telemetry import log
 from lumen_gateway.telemetry.metrics import Counter, render
 from lumen_gateway.telemetry.probes import Probes
 from lumen_gateway.transport.client import Client
-from lumen_gateway.worker import DRAIN_S, Site
 
-RESTART_S = 1.0  # between two lives of a worker that dies at once
 BACKLOG = 2048
+START_TRIES = 3  # starts that fail before any has succeeded: the fault is not the worker's
+STEADY_S = 10.0  # a worker that lived this long was no failed start
+PAUSE_S, MAX_PAUSE_S = 1.0, 30.0  # from one start to the next
+STUCK_S = 30.0  # gunicorn's own limit for a worker that gives no sign of life
+KILL_S = CUT_S + 1.0  # for a worker to end by itself after its drain
 
 
 class Keeper:
     """Keeps workers serving a document."""
 
-    def __init__(self, listener: socket.socket, command: Sequence[str], documents: Documents, access: Access) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        command: Sequence[str],
+        documents: Documents,
+        access: Access,
+        drain_s: float = DRAIN_S,
+    ) -> None:
         self.documents = documents
         self.probes = Probes(lambda: documents.load.config, Client, SystemClock())
         self._listener = listener
         self._command = command
         self._access = access
+        self._drain_s = drain_s
         self._tally = Tally(documents.load.config.telemetry.metadata_labels)
         self._links: dict[int, WorkerLink] = {}
         self._draining = asyncio.Event()
         self._restarts = Counter("lumen_worker_restarts_total", "Workers that died and were replaced.")
+        self._failed_starts: int | None = 0  # None: a worker has served, so starting works
 
-    async def run(self, workers: int) -> None:
-        """Serve until a signal, then drain."""
+    async def run(self, workers: int) -> bool:
+        """Serve until a signal, then drain. False if no worker ever came up."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
@@ -61,16 +75,20 @@ class Keeper:
                     tasks.create_task(self._keep_alive(number, [*self._command, path]), name=f"worker {number}")
                     for number in range(1, workers + 1)
                 ]
+                serving = tasks.create_task(own.serve(), name="keeper's own site")
                 others = [
-                    tasks.create_task(own.serve(), name="keeper's own site"),
                     tasks.create_task(self.documents.follow(self._tell), name="follow the document"),
                     tasks.create_task(self._ask_regularly(), name="ask for counts"),
                     tasks.create_task(self.probes.run(), name="probe the providers"),
                 ]
                 await asyncio.wait(lives)
-                own.should_exit = True
-                for task in others[1:]:
+                own.stop(0.0)
+                for task in others:
                     task.cancel()
+                await serving
+        return self._failed_starts is None or self._failed_starts < START_TRIES
+
+    # What its site shows.
 
     async def metrics(self) -> bytes:
         """Return what all workers and the keeper have counted, in Prometheus text."""
@@ -78,51 +96,91 @@ class Keeper:
         counters = (self.documents.applied, self.documents.refused, self._restarts)
         return render(total, counters=counters, gauges=(self.probes.gauge(),))
 
+    def workers(self) -> list[WorkerState]:
+        """Return how each worker stands."""
+        return [link.state() for _, link in sorted(self._links.items())]
+
     # Workers.
 
     async def _keep_alive(self, number: int, command: Sequence[str]) -> None:
         """Run one worker after the other under this number, until the keeper drains."""
+        short_lives = 0
         while not self._draining.is_set():
             started_s = time.monotonic()
             link = self._links[number] = WorkerLink(number, self._heard)
-            code = await link.run(command, self._listener, self.documents.load)
+            ending = await link.run(command, self._listener, self.documents.load)
             del self._links[number]
             self._tally.ended(link)
             if self._draining.is_set():
                 return
-            log.event(log.ERROR, "worker.died", f"worker {number} ended with {code}; starting another", exit_code=code)
+            lived_s = time.monotonic() - started_s
+            short_lives = 0 if link.is_ready and lived_s >= STEADY_S else short_lives + 1
+            pause_s = max(0.0, start_interval(short_lives) - lived_s)
+            log.event(log.ERROR, "worker.died", f"worker {number} {ending}; another follows in {pause_s:.0f} s")
+            if not link.is_ready and self._is_hopeless():
+                return
             self._restarts.add(())
-            pause_s = max(0.0, RESTART_S - (time.monotonic() - started_s))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._draining.wait(), pause_s)
+
+    def _is_hopeless(self) -> bool:
+        """Count a start that failed; give up when none has ever succeeded."""
+        if self._failed_starts is None:
+            return False
+        self._failed_starts += 1
+        if self._failed_starts < START_TRIES:
+            return False
+        log.event(log.ERROR, "keeper.hopeless", "no worker could start; what the last ones said stands above")
+        self._draining.set()
+        self._kill()
+        return True
 
     def _heard(self, link: WorkerLink, message: control.Message) -> None:
         if isinstance(message, control.Counted):
             self._tally.heard(link, message)
+        else:
+            self._failed_starts = None
 
     async def _ask_regularly(self) -> None:
+        """Ask for counts; who does not answer any more is killed, and replaced by `_keep_alive`."""
         while True:
             await asyncio.sleep(EVERY_S)
             self._tally.ask(self._links.values())
+            for link in self._links.values():
+                if link.is_ready and link.silent_s() > STUCK_S:
+                    log.event(log.ERROR, "worker.stuck", f"worker {link.number} gives no sign of life; it is killed")
+                    link.kill()
 
     def _tell(self, message: control.Message) -> None:
         for link in self._links.values():
             link.say(message)
 
+    # The end.
+
     def stop(self) -> None:
         """Drain at the first signal, end at the second."""
         if self._draining.is_set():
+            log.event(log.WARNING, "keeper.killed", "stopping at once; what still ran is cut off")
             self._kill()
             return
         self._draining.set()
         self._listener.close()
-        log.event(log.INFO, "keeper.draining", f"draining for up to {DRAIN_S} s; a second signal stops at once")
-        self._tell(control.Drain())
-        asyncio.get_running_loop().call_later(DRAIN_S + KILL_S, self._kill)
+        said = f"draining for up to {self._drain_s:g} s; a second signal stops at once"
+        log.event(log.INFO, "keeper.draining", said)
+        self._tell(control.Drain(self._drain_s))
+        asyncio.get_running_loop().call_later(self._drain_s + KILL_S, self._kill)
 
     def _kill(self) -> None:
         for link in self._links.values():
             link.kill()
+
+
+def start_interval(short_lives: int) -> float:
+    """Return the least time from one start of a worker to the next, after so many short lives in a row."""
+    if short_lives == 0:
+        return 0.0
+    interval_s: float = min(PAUSE_S * 2 ** min(short_lives - 1, 10), MAX_PAUSE_S)
+    return interval_s
 
 
 def listen(host: str, port: int) -> socket.socket:

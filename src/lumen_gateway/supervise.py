@@ -10,13 +10,24 @@ import asyncio
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
 
 from lumen_gateway import control
+from lumen_gateway.config.rules import MASTER_KEY
 from lumen_gateway.telemetry import log
 
 QUEUED = 64  # orders a worker may be behind
-KILL_S = 5.0  # beyond its drain time
+
+
+class WorkerState(msgspec.Struct, frozen=True):
+    """How a worker stands, as `/health/config` shows it."""
+
+    number: int
+    pid: int | None
+    hash: str | None  # of the document it serves; None while it starts
 
 
 class WorkerLink:
@@ -24,25 +35,53 @@ class WorkerLink:
 
     def __init__(self, number: int, heard: Callable[[WorkerLink, control.Message], None]) -> None:
         self.number = number
-        self.serving: str | None = None  # hash of the document it serves
+        self._serving: str | None = None
         self._heard = heard
+        self._heard_s = 0.0
         self._orders: asyncio.Queue[control.Message] = asyncio.Queue(QUEUED)
         self._process: asyncio.subprocess.Process | None = None
+        self._killed = False
 
-    async def run(self, command: Sequence[str], listener: socket.socket, first: control.Load) -> int:
-        """Start the process, keep up the conversation, and return its exit code."""
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has come to serve a document."""
+        return self._serving is not None
+
+    def silent_s(self) -> float:
+        """Return how long nothing was heard of it."""
+        return time.monotonic() - self._heard_s
+
+    def state(self) -> WorkerState:
+        """Return how it stands."""
+        return WorkerState(self.number, None if self._process is None else self._process.pid, self._serving)
+
+    async def run(self, command: Sequence[str], listener: socket.socket, first: control.Load) -> str:
+        """Start the process, keep up the conversation, and return how it ended, as a predicate."""
         ours, theirs = socket.socketpair()
         with theirs:
             fds = (listener.fileno(), theirs.fileno())
-            self._process = await asyncio.create_subprocess_exec(
-                *command, *map(str, fds), pass_fds=fds, stdin=subprocess.DEVNULL, env=_environment()
-            )
+            try:
+                self._process = await asyncio.create_subprocess_exec(
+                    *command,
+                    *map(str, fds),
+                    pass_fds=fds,
+                    stdin=subprocess.DEVNULL,
+                    env=environment(os.environ, first.secrets),
+                )
+            except OSError as exc:
+                ours.close()
+                return f"could not be started: {exc.strerror or exc}"
+        return await self._converse(ours, first, self._process)
+
+    async def _converse(self, ours: socket.socket, first: control.Load, process: asyncio.subprocess.Process) -> str:
         reader, writer = await asyncio.open_connection(sock=ours)
-        self.say(first)
-        sending = asyncio.get_running_loop().create_task(self._send(writer), name=f"orders to worker {self.number}")
+        if self._killed:  # while it was being started
+            process.kill()
+        loop = asyncio.get_running_loop()
+        sending = loop.create_task(self._send(writer, first), name=f"orders to worker {self.number}")
         try:
             await self._hear(reader)
-            return await self._process.wait()
+            return _ending(await process.wait())
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
@@ -58,11 +97,13 @@ class WorkerLink:
 
     def kill(self) -> None:
         """End the process at once."""
+        self._killed = True
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
-    async def _send(self, writer: asyncio.StreamWriter) -> None:
+    async def _send(self, writer: asyncio.StreamWriter, first: control.Load) -> None:
         try:
+            await control.send(writer, first)
             while True:
                 await control.send(writer, await self._orders.get())
         except (TimeoutError, ConnectionError):
@@ -71,14 +112,22 @@ class WorkerLink:
     async def _hear(self, reader: asyncio.StreamReader) -> None:
         try:
             while (message := await control.receive(reader)) is not None:
+                self._heard_s = time.monotonic()
                 if isinstance(message, control.Loaded):
-                    self.serving = message.hash
+                    self._serving = message.hash
                 self._heard(self, message)
         except ValueError as exc:
             log.event(log.ERROR, "worker.garbled", f"worker {self.number} sent {exc}; it is killed and replaced")
             self.kill()
 
 
-def _environment() -> dict[str, str]:
-    """Everything but the master key, which a worker has no use for."""
-    return {name: value for name, value in os.environ.items() if name.upper() != "LUMEN_MASTER_KEY"}
+def environment(environ: Mapping[str, str], secrets: Collection[str]) -> dict[str, str]:
+    """Return what a worker inherits: neither the master key, which it has no use for, nor provider keys.
+
+    Those of the document come to it over the channel, and so are in no environment that others could read.
+    """
+    return {name: value for name, value in environ.items() if name.upper() != MASTER_KEY and name not in secrets}
+
+
+def _ending(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

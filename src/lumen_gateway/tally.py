@@ -37,20 +37,22 @@ class Tally:
         counted = self._latest.pop(link, None)
         if counted is not None:
             self._ended.add(State(counted.state.counters, counted.state.histograms, {}))
+        self._news.set()
 
     def ask(self, links: Collection[WorkerLink]) -> None:
-        """Have every worker report."""
+        """Have every worker that serves report."""
         self._number += 1
         for link in links:
-            link.say(control.Report(self._number))
+            if link.is_ready:
+                link.say(control.Report(self._number))
 
     async def total(self, links: Collection[WorkerLink]) -> Metrics:
         """Return the sum of everything, as fresh as the workers answer in time."""
         self.ask(links)
-        number, asked = self._number, list(links)
+        number, asked = self._number, {link for link in links if link.is_ready}
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while not all(link in self._latest and self._latest[link].number >= number for link in asked):
+                while any(self._reported(link) < number for link in asked & set(links)):
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
@@ -60,3 +62,7 @@ class Tally:
         for counted in self._latest.values():
             total.add(counted.state)
         return total
+
+    def _reported(self, link: WorkerLink) -> int:
+        counted = self._latest.get(link)
+        return 0 if counted is None else counted.number

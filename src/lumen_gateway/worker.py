@@ -11,91 +11,129 @@ import contextlib
 import functools
 import signal
 import socket
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 
 from uvicorn.config import Config as ServerConfig
-from uvicorn.server import Server
 
 from lumen_gateway import control
 from lumen_gateway.fastlane import FastLane, LaneSettings
 from lumen_gateway.gateway import Gateway
+from lumen_gateway.serving import DRAIN_S, Site
+from lumen_gateway.telemetry import log
 
-DRAIN_S = 30
 KEEP_ALIVE_S = 75  # nginx's own; above the idle timers of usual load balancers
 
 Compose = Callable[[control.Load, Gateway | None], Generator[None, None, Gateway]]
 """Make a gateway of a document, or swap the document into the one that runs; in slices, to serve in between."""
 
 
-class Site(Server):
-    """uvicorn's server without its signal handling: it re-raises SIGTERM, and our keeper already decides."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone."""
-        yield
-
-
 async def work(listener: socket.socket, channel: socket.socket, compose: Compose) -> None:
     """Serve until told to drain."""
-    loop = asyncio.get_running_loop()
     reader, writer = await asyncio.open_connection(sock=channel)
     first = await control.receive(reader)
     if not isinstance(first, control.Load):
         return
     gateway = await _in_slices(compose(first, None))
     site = _site(gateway, first)
-    loop.add_signal_handler(signal.SIGINT, lambda: None)
-    loop.add_signal_handler(signal.SIGTERM, functools.partial(setattr, site, "should_exit", True))
-    await control.send(writer, control.Loaded(first.hash))
-    orders = loop.create_task(_obey(reader, writer, gateway, site, compose), name="orders")
-    try:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, site.stop, DRAIN_S)
+    orders = Orders(reader, writer, gateway, site, compose)
+    async with asyncio.TaskGroup() as tasks:
+        following = [
+            tasks.create_task(orders.follow(), name="orders"),
+            tasks.create_task(orders.keep_up(), name="newest document"),
+        ]
+        await control.send(writer, control.Loaded(first.hash))
         await site.serve(sockets=[listener])
-    finally:
-        orders.cancel()
-        await asyncio.gather(orders, return_exceptions=True)
-        with contextlib.suppress(ConnectionError, TimeoutError):
-            await control.send(writer, control.Counted(0, gateway.telemetry.state()))
-        writer.close()
-        if gateway.tracer is not None:
-            gateway.tracer.close()
+        for task in following:
+            task.cancel()
+    with contextlib.suppress(ConnectionError, TimeoutError):
+        await control.send(writer, control.Counted(0, gateway.telemetry.state()))
+    writer.close()
+    if gateway.tracer is not None:
+        gateway.tracer.close()
+
+
+class Orders:
+    """The worker's end of the channel: what the keeper wants, done beside the requests.
+
+    A document that arrives while another is being composed takes its place; questions are answered in between.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        gateway: Gateway,
+        site: Site,
+        compose: Compose,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._gateway = gateway
+        self._site = site
+        self._compose = compose
+        self._newest: control.Load | None = None  # to be composed
+        self._news = asyncio.Event()
+
+    async def follow(self) -> None:
+        """Obey until the keeper is gone, which is its last order: drain."""
+        try:
+            while (message := await control.receive(self._reader)) is not None:
+                match message:
+                    case control.Load():
+                        self._newest = message
+                        self._news.set()
+                    case control.Report():
+                        counted = control.Counted(message.number, self._gateway.telemetry.state())
+                        await control.send(self._writer, counted)
+                    case control.Drain():
+                        self._site.stop(message.within_s)
+                    case _:
+                        raise ValueError("an order that is none")
+        except (ConnectionError, TimeoutError, ValueError) as exc:
+            log.event(log.ERROR, "worker.alone", f"lost the keeper: {exc or type(exc).__name__}; draining")
+        self._site.stop(DRAIN_S)
+
+    async def keep_up(self) -> None:
+        """Swap in the newest document, again and again. One that cannot be composed leaves the old one serving."""
+        while True:
+            await self._news.wait()
+            load, self._newest = self._newest, None
+            self._news.clear()
+            assert load is not None
+            try:
+                if await self._swap(load):
+                    await control.send(self._writer, control.Loaded(load.hash))
+            except (ConnectionError, TimeoutError):
+                return  # `follow` sees the same
+            except Exception:  # noqa: BLE001 - a bug in composing must not end a worker that serves
+                log.broken("worker.compose", "the document could not be composed; the last good one keeps serving")
+
+    async def _swap(self, load: control.Load) -> bool:
+        """Compose a document into the running gateway; False if a newer one came in the meantime."""
+        for _ in self._compose(load, self._gateway):
+            await asyncio.sleep(0)
+            if self._news.is_set():
+                return False
+        return True
 
 
 def _site(gateway: Gateway, load: control.Load) -> Site:
     settings = LaneSettings(gateway, load.config.server.body_limit)
-    return Site(
-        ServerConfig(
-            _no_app,
-            http=functools.partial(FastLane, settings=settings),  # type: ignore[arg-type]  # called as a factory
-            interface="asgi3",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=DRAIN_S,
-        )
+    config = ServerConfig(
+        _no_app,
+        http=functools.partial(FastLane, settings=settings),  # type: ignore[arg-type]  # called as a factory
+        interface="asgi3",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        timeout_keep_alive=KEEP_ALIVE_S,
     )
-
-
-async def _obey(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gateway: Gateway, site: Site, compose: Compose
-) -> None:
-    """Follow the keeper's orders; its silence for good is the last of them."""
-    while True:
-        message = await control.receive(reader)
-        match message:
-            case control.Load():
-                await _in_slices(compose(message, gateway))
-                await control.send(writer, control.Loaded(message.hash))
-            case control.Report():
-                await control.send(writer, control.Counted(message.number, gateway.telemetry.state()))
-            case _:
-                site.should_exit = True
-                return
+    return Site(config, gateway.cut)
 
 
 async def _in_slices(steps: Generator[None, None, Gateway]) -> Gateway:
-    """Run a composition one step at a time, serving requests in between."""
+    """Run a composition to its end, one step at a time."""
     while True:
         try:
             next(steps)

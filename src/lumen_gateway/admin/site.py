@@ -22,21 +22,30 @@ from lumen_gateway import respond
 from lumen_gateway.documents import Documents
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.redact import Secret
+from lumen_gateway.supervise import WorkerState
 from lumen_gateway.telemetry.probes import Probes
+
+_UNKNOWN_CALLER = Failure(
+    Kind.UNAUTHENTICATED,
+    "this route takes the master key as a bearer token",
+    headers=(("www-authenticate", "Bearer"),),
+)
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Who may read the open routes: anyone who gets here, or the holder of the master key."""
+    """Who may read the open routes: anyone who gets here, or the holder of the master key. Without one nobody may."""
 
     public: bool
     master_key: Secret | None = None
 
     def admits(self, authorization: str) -> bool:
-        """Decide on a request's Authorization header."""
+        """Decide on a request's Authorization header, as text in Latin-1. Source: RFC 9110 11.1; RFC 6750 2.1."""
         if self.public:
             return True
         scheme, _, given = authorization.partition(" ")
-        return self.master_key is not None and scheme == "Bearer" and self.master_key.matches(given.strip().encode())
+        if self.master_key is None or scheme.lower() != "bearer":
+            return False
+        return self.master_key.matches(given.strip().encode("latin-1"))
 
 
 class Views(Protocol):
@@ -49,6 +58,10 @@ class Views(Protocol):
         """Return all metrics in Prometheus text."""
         ...
 
+    def workers(self) -> list[WorkerState]:
+        """Return how each worker stands."""
+        ...
+
 
 def site(views: Views, access: Access) -> Starlette:
     """Return the keeper's app."""
@@ -57,7 +70,7 @@ def site(views: Views, access: Access) -> Starlette:
         return Response(await views.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def config(_: Request) -> Response:
-        return _json(views.documents.condition)
+        return _json({**msgspec.structs.asdict(views.documents.condition), "workers": views.workers()})
 
     async def providers(_: Request) -> Response:
         return _json(views.probes.results())
@@ -66,18 +79,20 @@ def site(views: Views, access: Access) -> Starlette:
         async def check(request: Request) -> Response:
             if access.admits(request.headers.get("authorization", "")):
                 return await endpoint(request)
-            return failed(Failure(Kind.UNAUTHENTICATED, "this route takes the master key as a bearer token"))
+            return failed(_UNKNOWN_CALLER)
 
         return check
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/metrics", guarded(metrics)),
             Route("/health/config", guarded(config)),
             Route("/health/providers", guarded(providers)),
         ],
-        exception_handlers={HTTPException: _refused},
+        exception_handlers={HTTPException: _refused, Exception: _crashed},
     )
+    app.router.redirect_slashes = False  # it would redirect to whatever the Host header says
+    return app
 
 
 def is_loopback(host: str) -> bool:
@@ -101,6 +116,10 @@ async def _refused(_: Request, exc: Exception) -> Response:
         allow = (exc.headers or {}).get("Allow", "")
         return failed(Failure(Kind.WRONG_METHOD, f"this route takes {allow} only", headers=(("allow", allow),)))
     return failed(Failure(Kind.NO_SUCH_ROUTE, "there is no such route; chat is at POST /v1/chat/completions"))
+
+
+async def _crashed(_: Request, exc: Exception) -> Response:  # noqa: ARG001 - Starlette's signature; it logs `exc`
+    return failed(Failure(Kind.INTERNAL, "the gateway failed; its log has the details"))
 
 
 def _json(value: object) -> Response:

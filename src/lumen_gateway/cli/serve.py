@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import socket
 from pathlib import Path
 
 import click
@@ -11,10 +13,11 @@ import uvloop
 
 from lumen_gateway.admin.site import Access, is_loopback
 from lumen_gateway.app import prepare, worker_command
+from lumen_gateway.config.master_key import read_master_key
 from lumen_gateway.config.sources import FileSource
 from lumen_gateway.documents import Documents
 from lumen_gateway.keeper import Keeper, listen
-from lumen_gateway.redact import Secret
+from lumen_gateway.serving import DRAIN_S
 from lumen_gateway.telemetry import log
 
 
@@ -23,8 +26,18 @@ from lumen_gateway.telemetry import log
 @click.option("--host", help="Listen here instead of server.host.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Listen here instead of server.port.")
 @click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes.")
-def command(path: Path | None, host: str | None, port: int | None, workers: int) -> None:
+@click.option(
+    "--drain",
+    "drain_s",
+    type=click.FloatRange(0, 3600),
+    default=DRAIN_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long requests may go on once told to stop.",
+)
+def command(path: Path | None, host: str | None, port: int | None, workers: int, drain_s: float) -> None:
     """Serve the gateway."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # never an end, not even while starting; the keeper takes it over
     source = FileSource(path, os.environ)
     load, faults = prepare(source.read(), os.environ)
     for fault in faults:
@@ -33,16 +46,25 @@ def command(path: Path | None, host: str | None, port: int | None, workers: int)
         raise SystemExit(1)
     server = load.config.server
     host, port = host or server.host, port or server.port
-    try:
-        listener = listen(host, port)
-    except OSError as exc:
-        said = f"cannot listen on {host}:{port}: {exc.strerror}; choose another with --port or server.port"
-        click.echo(said, err=True)
-        raise SystemExit(1) from exc
-    log.setup(load.config.log_format, os.environ.get("LUMEN_LOG", "INFO"))
-    log.event(log.INFO, "keeper.listening", f"serving on http://{host}:{port}", workers=workers)
-    master_key = os.environ.get("LUMEN_MASTER_KEY", "").strip()
-    access = Access(server.public_metrics or is_loopback(host), Secret(master_key) if master_key else None)
+    listener = _listen(host, port)
+    log.setup(load.config.log_format, os.environ.get("LUMEN_LOG", "INFO").upper())
+    log.event(log.INFO, "keeper.listening", f"serving on http://{_authority(host, port)}", workers=workers)
+    access = Access(server.public_metrics or is_loopback(host), read_master_key(os.environ))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         documents = Documents(source, lambda document: prepare(document, os.environ), load)
-        runner.run(Keeper(listener, worker_command(load), documents, access).run(workers))
+        keeper = Keeper(listener, worker_command(load), documents, access, drain_s)
+        if not runner.run(keeper.run(workers)):
+            raise SystemExit(1)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return listen(host, port)
+    except OSError as exc:
+        said = f"cannot listen on {_authority(host, port)}: {exc.strerror}; choose another with --port or server.port"
+        click.echo(said, err=True)
+        raise SystemExit(1) from exc
+
+
+def _authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -17,9 +17,10 @@ from typing import Any
 import msgspec
 
 from lumen_gateway.config.check import check_shape
+from lumen_gateway.config.master_key import check_master_key
 from lumen_gateway.config.overlay import overlay
 from lumen_gateway.config.positions import line_of, lines_of
-from lumen_gateway.config.rules import check_rules
+from lumen_gateway.config.rules import MASTER_KEY, check_rules
 from lumen_gateway.config.salvage import Damage, salvage
 from lumen_gateway.config.schema import Config, Fault
 from lumen_gateway.config.wording import dotted
@@ -110,11 +111,15 @@ def parse_document(path: Path, raw: bytes, environ: Mapping[str, str]) -> Docume
 
 def _checked(path: Path, text: str, values: dict[str, Any], environ: Mapping[str, str]) -> Document:
     variables, faults = overlay(values, environ)
+    guard = check_master_key(values, environ)
+    variables[MASTER_KEY,] = MASTER_KEY
     misshapen = check_shape(values)
     if "virtual_models" in values:
         values["virtual_models"] = _floats(values["virtual_models"])
     draft = salvage(values, misshapen)
-    document = Document(path, text, draft, (*faults, *misshapen), variables, draft=draft, damage=Damage(misshapen))
+    document = Document(
+        path, text, draft, (*faults, *misshapen, *guard), variables, draft=draft, damage=Damage(misshapen)
+    )
     return document.with_faults(check_rules(draft))
 
 

@@ -6,6 +6,7 @@ until then the leaf is not called, afterwards it is called as before. Pure: the 
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NamedTuple
 
 from lumen_gateway.errors import Trigger
@@ -43,3 +44,8 @@ class Cooldowns:
             del self._appointments[key]
             return None
         return appointment
+
+    def retain(self, keys: Container[Key]) -> None:
+        """Forget the leaves that are not among these."""
+        for key in [key for key in self._appointments if key not in keys]:
+            del self._appointments[key]

@@ -12,7 +12,7 @@ It knows nothing of HTTP or dialects: what one try does is the `Exchange` it is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -55,7 +55,8 @@ class Job(msgspec.Struct, Generic[T]):
     """What one request asks of the executor.
 
     `records` grows by one entry per attempt entered or skipped. `admission` was made for the first attempt and is asked
-    again before each further one. `waits_s` and `charged` are notes of the executor: every wait an upstream asked for,
+    again before each further one. The policies are those of the request's document, so that a reload changes nothing
+    half-way. `waits_s` and `charged` are notes of the executor: every wait an upstream asked for,
     and the keys whose breakers have counted this request.
     """
 
@@ -65,6 +66,8 @@ class Job(msgspec.Struct, Generic[T]):
     total_at_s: float  # monotonic
     records: list[AttemptRecord]
     admission: Admission
+    retry: RetryPolicy = RetryPolicy()
+    breaker: BreakerPolicy = BreakerPolicy()
     waits_s: list[float] = []
     charged: list[Key] = []
 
@@ -92,8 +95,6 @@ class Executor:
     def __init__(self, clock: Clock, rand: Callable[[], float]) -> None:
         self.clock = clock
         self.rand = rand
-        self.retry = RetryPolicy()
-        self.breaker = BreakerPolicy()
         self.breakers: dict[Key, Breaker] = {}
         self.cooldowns = Cooldowns()
 
@@ -101,6 +102,12 @@ class Executor:
         """List the breakers there are: provider, model, state."""
         for (provider, _, model), breaker in self.breakers.items():
             yield provider, model, breaker.state
+
+    def retain(self, keys: Container[Key]) -> None:
+        """Forget what is known of keys that the document no longer has."""
+        for key in [key for key in self.breakers if key not in keys]:
+            del self.breakers[key]
+        self.cooldowns.retain(keys)
 
     async def run(self, job: Job[T]) -> T:
         """Return the first answer along the plan's escapes.
@@ -183,7 +190,7 @@ class Executor:
         """Return the pause before the leaf is tried again, with the key that `visit` then holds; None: leave it."""
         self._name(visit, failure)
         now_s = self.clock.monotonic()
-        others = self._usable(visit.left, now_s) if failure.kind in KEY_TROUBLE else []
+        others = self._usable(visit.job, visit.left, now_s) if failure.kind in KEY_TROUBLE else []
         pause_s = 0.0 if others else self._pause(visit, failure)
         if others or pause_s is None:
             self._charge(visit, failure)
@@ -205,7 +212,7 @@ class Executor:
         """How long to wait before the same key is tried again, or None."""
         job, record = visit.job, visit.record
         has_escape = next_attempt(job.attempts, record.index, failure.triggers) is not None
-        pause_s = retry_delay(self.retry, failure, record.tries, self.rand(), has_escape=has_escape)
+        pause_s = retry_delay(job.retry, failure, record.tries, self.rand(), has_escape=has_escape)
         if pause_s is not None and self.clock.monotonic() + pause_s >= job.total_at_s:
             return None
         return pause_s
@@ -219,9 +226,9 @@ class Executor:
         now_s = self.clock.monotonic()
         if row.provider_fault and (key not in charged or visit.breaker.state is State.HALF_OPEN):
             charged.append(key)
-            visit.breaker.fault(self.breaker, now_s)
+            visit.breaker.fault(visit.job.breaker, now_s)
         cool_s = failure.cool_s
-        if cool_s is None and row.retryable and (failure.retry_after_s or 0.0) > self.retry.max_s:
+        if cool_s is None and row.retryable and (failure.retry_after_s or 0.0) > visit.job.retry.max_s:
             cool_s = failure.retry_after_s
         if cool_s is not None:
             self.cooldowns.start(key, now_s, cool_s, row.triggers)
@@ -241,19 +248,19 @@ class Executor:
         if len(keys) == 1 and visit.breaker.state is State.CLOSED and self.cooldowns.find(first.key, now_s) is None:
             record.key_label = first.label  # the usual case: one key, and nothing against it
             return visit
-        usable = self._usable(keys, now_s)
+        usable = self._usable(job, keys, now_s)
         if not usable:
-            raise self._refusal(leaf, keys)
+            raise self._refusal(job, leaf, keys)
         visit.left = keys
         self._take(visit, usable, now_s)
         return visit
 
-    def _usable(self, keys: Iterable[Credential], now_s: float) -> list[Credential]:
+    def _usable(self, job: Job[T], keys: Iterable[Credential], now_s: float) -> list[Credential]:
         """Return the keys that are neither open nor cooling. Changes no breaker."""
         return [
             key
             for key in keys
-            if self.cooldowns.find(key.key, now_s) is None and self._breaker(key).wait(self.breaker, now_s) == 0.0
+            if self.cooldowns.find(key.key, now_s) is None and self._breaker(key).wait(job.breaker, now_s) == 0.0
         ]
 
     def _take(self, visit: _Visit[T], usable: Sequence[Credential], now_s: float) -> None:
@@ -263,9 +270,9 @@ class Executor:
         visit.record.key_label = credential.label
         visit.left = tuple(key for key in visit.left if key is not credential)
         visit.breaker = self._breaker(credential)
-        visit.breaker.admit(self.breaker, now_s)
+        visit.breaker.admit(visit.job.breaker, now_s)
 
-    def _refusal(self, leaf: Leaf, keys: Sequence[Credential]) -> Failure:
+    def _refusal(self, job: Job[T], leaf: Leaf, keys: Sequence[Credential]) -> Failure:
         now_s = self.clock.monotonic()
         waits_s: list[float] = []
         cause = Trigger.NONE
@@ -276,7 +283,7 @@ class Executor:
                 waits_s.append(appointment.until_s - now_s)
                 cause |= appointment.triggers
             else:
-                waits_s.append(self._breaker(credential).wait(self.breaker, now_s))
+                waits_s.append(self._breaker(credential).wait(job.breaker, now_s))
                 kind, state = Kind.CIRCUIT_OPEN, "its circuit breaker is open"
         message = f'provider "{leaf.provider}" is not called for model "{leaf.id}": {state}; retry later'
         return Failure(kind, message, provider=leaf.provider, retry_after_s=min(waits_s), cause=cause)
