@@ -31,11 +31,13 @@ JSON = b"content-type: application/json\r\n"
 EVENT_STREAM = b"content-type: text/event-stream\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 HEALTH = msgspec.json.encode({"status": "ok", "version": __version__})
 
-_PHRASES = {status.value: status.phrase for status in http.HTTPStatus} | {529: "Overloaded"}
-_STARTS = {
-    status: b"HTTP/1.1 %d %b\r\n%bx-request-id: " % (status, phrase.encode(), SECURITY_HEADERS)
-    for status, phrase in _PHRASES.items()
-}
+
+def _start(status: int, phrase: str) -> bytes:
+    """Write an answer's first lines, up to the value of its request id."""
+    return b"HTTP/1.1 %d %b\r\n%bx-request-id: " % (status, phrase.encode(), SECURITY_HEADERS)
+
+
+_STARTS = {status.value: _start(status, status.phrase) for status in http.HTTPStatus}
 
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
@@ -50,7 +52,7 @@ def request_id(sent: bytes | None) -> str:
 
 def head(status: int, request_id: str, headers: bytes) -> bytes:
     """Return everything of an answer's head but its framing: the caller adds length or encoding, and the blank line."""
-    start = _STARTS.get(status) or _STARTS[200].replace(b"200 OK", b"%d " % status)
+    start = _STARTS.get(status) or _start(status, "")
     return b"%b%b\r\n%b" % (start, request_id.encode(), headers)
 
 
