@@ -34,12 +34,7 @@ UNCOVERED: frozenset[str] = frozenset(
         "execution/heartbeat.py",
         "execution/leaf.py",
         "execution/relay.py",
-        "fastlane.py",
-        "gateway.py",
         "keeper.py",
-        "respond.py",
-        "telemetry/log.py",
-        "telemetry/metrics.py",
         "worker.py",
     }
 )

@@ -15,6 +15,7 @@ how long in `execution/`, and how an answer looks on the wire in `respond.py`.
 from __future__ import annotations
 
 import asyncio
+import re
 import urllib.parse
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
@@ -30,12 +31,14 @@ from lumen_gateway.config.schema import Server
 from lumen_gateway.dialects.chat import ChatRequest, parse_request, with_messages
 from lumen_gateway.dialects.trace_context import Fields
 from lumen_gateway.errors import Failure, Kind, invalid
+from lumen_gateway.execution.breaker import BreakerPolicy
 from lumen_gateway.execution.commit import OpenStream, StreamedChat
 from lumen_gateway.execution.exchange import BufferedChat, Trace, Transport
 from lumen_gateway.execution.executor import Exchange, Executor, Job
 from lumen_gateway.execution.heartbeat import Heartbeat
 from lumen_gateway.execution.leaf import Leaf
 from lumen_gateway.execution.relay import final_event, relay
+from lumen_gateway.execution.retry import RetryPolicy
 from lumen_gateway.records import ANONYMOUS, Recorder, RequestRecord
 from lumen_gateway.routing.facts import Facts
 from lumen_gateway.routing.facts.metadata import read_metadata
@@ -52,6 +55,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     plan: Plan
     leaves: Mapping[str, Leaf]
     server: Server
+    retry: RetryPolicy
+    breaker: BreakerPolicy
     models: bytes  # the answer of GET /v1/models
     model: Mapping[str, bytes]  # id -> the answer of GET /v1/models/{id}
 
@@ -90,7 +95,17 @@ class Routed(msgspec.Struct):
 
     def job(self, exchange: Exchange[T], admission: Admission) -> Job[T]:
         """Return the executor's part of the request."""
-        return Job(self.attempts, self.snapshot.leaves, exchange, self.total_at_s, self.record.attempts, admission)
+        snapshot = self.snapshot
+        return Job(
+            self.attempts,
+            snapshot.leaves,
+            exchange,
+            self.total_at_s,
+            self.record.attempts,
+            admission,
+            snapshot.retry,
+            snapshot.breaker,
+        )
 
 
 class Telemetry(Recorder, Protocol):
@@ -111,6 +126,7 @@ class Telemetry(Recorder, Protocol):
 
 T = TypeVar("T")
 Route = Callable[[Call], Coroutine[Any, Any, None] | None]
+_JSON_MEDIA = re.compile(rb"application/([\w.+-]+\+)?json\s*(;.*)?", re.IGNORECASE)
 KEEPER_PATHS = frozenset({"/metrics", "/health/config", "/health/providers"})  # the keeper's, as metric labels
 
 
@@ -138,6 +154,7 @@ class Gateway:
         self.draw = draw
         self.elsewhere = elsewhere  # what is not the data plane: the keeper's
         self.tracer = tracer
+        self.cutting = False
         self.routes: dict[str, dict[str, Route]] = {
             "/v1/chat/completions": {"POST": self.chat},
             "/v1/models": {"GET": self.list_models},
@@ -166,6 +183,10 @@ class Gateway:
             raise Failure(Kind.WRONG_METHOD, f"this route takes {allowed} only", headers=(("allow", allowed),))
         return route(call)
 
+    def cut(self) -> None:
+        """The drain is over: what is cancelled from now on is told why."""
+        self.cutting = True
+
     def finished(self, call: Call) -> None:
         """Count an answered call, a streamed one up to its head."""
         headed_s = self.clock.monotonic() if call.headed_s is None else call.headed_s
@@ -181,13 +202,13 @@ class Gateway:
         trace = None if self.tracer is None else self.tracer.begin(record, call.headers, self.snapshot.leaves)
         admission: Admission | None = None
         try:
-            routed = self._route(call, parse_request(call.body), record, trace)
+            routed = self._route(call, _read(call), record, trace)
             admission = self.ledger.admit(record.caller, routed.attempts[0].leaf)
             await (self._streamed if routed.request.stream else self._buffered)(routed, admission)
         except Failure as failure:
             self._refuse(call, record, failure)
         except asyncio.CancelledError:
-            record.status, record.code = 499, Kind.CLIENT_LEFT.row.code
+            self._refuse(call, record, self._cancelled(call))
             raise
         except Exception:  # noqa: BLE001 - the outermost frame of the task; logged with its traceback
             log.crash(call.request_id)
@@ -292,6 +313,11 @@ class Gateway:
             call.write(final_event(failure))
             call.finish()
 
+    def _cancelled(self, call: Call) -> Failure:
+        if self.cutting and not call.left:
+            return Failure(Kind.SHUTTING_DOWN, "the gateway is stopping; send the request again")
+        return Failure(Kind.CLIENT_LEFT, "the client left")
+
     def _record(self, record: RequestRecord, admission: Admission | None) -> None:
         """Close the books of a request: settle or release once, then hand its record over."""
         record.ended_s = self.clock.monotonic()
@@ -302,6 +328,7 @@ class Gateway:
             else:
                 admission.release()
         self.telemetry.record(record)
+        log.done(record)
 
     # The small ones: answered at once, no task.
 
@@ -320,6 +347,17 @@ class Gateway:
         if body is None:
             raise Failure(Kind.UNKNOWN_MODEL, "there is no such model; GET /v1/models lists the ids that can be called")
         call.send(200, respond.JSON, body)
+
+
+def _read(call: Call) -> ChatRequest:
+    """Read the body, if it says that it is JSON: a web page can have a browser send anything else here unasked.
+
+    Raises: Failure `LM-1001`.
+    """
+    media_type = call.header(b"content-type") or b""
+    if media_type != b"application/json" and not _JSON_MEDIA.fullmatch(media_type):
+        raise invalid("a chat request is JSON; send it with the header content-type: application/json")
+    return parse_request(call.body)
 
 
 def _able(attempts: tuple[Attempt, ...], leaves: Mapping[str, Leaf], request: ChatRequest) -> tuple[Attempt, ...]:
