@@ -13,7 +13,7 @@ Source: OpenTelemetry semantic conventions for generative AI and HTTP; docs/trac
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -42,7 +42,7 @@ PROVIDER_NAMES = {
 }
 """Kinds that the convention has another word for; any other is called what it is."""
 
-Values = Mapping[str, str | int | None]
+Values = Mapping[str, str | float | None]
 
 _propagator = TraceContextTextMapPropagator()
 
@@ -66,7 +66,9 @@ class Tracing:
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("lumen_gateway", __version__)
 
-    def begin(self, record: RequestRecord, headers: Fields, leaves: Mapping[str, Leaf]) -> RequestSpans:
+    def begin(
+        self, record: RequestRecord, headers: Iterable[tuple[bytes, bytes]], leaves: Mapping[str, Leaf]
+    ) -> RequestSpans:
         """Open a request's span, in the client's own trace if its headers carry one."""
         carrier = {name.decode(): value.decode("latin-1") for name, value in read_context(headers)}
         parent = _propagator.extract(carrier, Context())
@@ -107,12 +109,14 @@ class RequestSpans:
 
     def finish(self) -> None:
         """Close and hand over every span: the request's record is complete."""
-        for attempt in self._record.attempts:
-            self._finish_attempt(attempt)
         record, root = self._record, self._root
+        if not root.is_recording():  # the client, or the sampler, wants no spans of this one
+            return
+        for attempt in record.attempts:
+            self._finish_attempt(attempt)
         root.update_name(f"{record.capability} {record.requested}".rstrip())
         _describe(root, _request_values(record))
-        self._end(root, None if record.code is None else record.code, record.ended_s)
+        self._end(root, record.code, record.ended_s)
 
     def _span(self, attempt: AttemptRecord) -> Span:
         span = self._attempts.get(attempt.index)
@@ -123,11 +127,11 @@ class RequestSpans:
         return span
 
     def _finish_attempt(self, attempt: AttemptRecord) -> None:
-        span = self._span(attempt)
-        _describe(span, _attempt_values(self._record, attempt, self._leaves[attempt.leaf]))
+        record, span = self._record, self._span(attempt)
+        _describe(span, _attempt_values(record, attempt, self._leaves[attempt.leaf]))
         _describe(span, _usage_values(attempt.usage))
         error = None if attempt.outcome == "ok" else attempt.outcome
-        self._end(span, error, self._record.ended_s if attempt.ended_s is None else attempt.ended_s)
+        self._end(span, error, record.ended_s if attempt.ended_s is None else attempt.ended_s)
 
     def _end(self, span: Span, error: str | None, ended_s: float) -> None:
         if error is not None:
@@ -153,6 +157,10 @@ def _attempt_values(record: RequestRecord, attempt: AttemptRecord, leaf: Leaf) -
         "gen_ai.operation.name": record.capability,
         "gen_ai.provider.name": PROVIDER_NAMES.get(leaf.kind, leaf.kind),
         "gen_ai.request.model": attempt.leaf,
+        "gen_ai.request.stream": record.stream or None,
+        "gen_ai.response.time_to_first_chunk": (
+            None if attempt.first_output_s is None else attempt.first_output_s - attempt.started_s
+        ),
         "server.address": leaf.origin.host,
         "server.port": leaf.origin.port,
         "http.response.status_code": attempt.upstream_status,
