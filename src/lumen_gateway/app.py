@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import os
 import random
+import signal
 import socket
 import sys
 from collections.abc import Generator, Mapping
@@ -23,7 +24,7 @@ from lumen_gateway.accounting.ledger import Unlimited
 from lumen_gateway.accounting.prices import Prices, prices_of
 from lumen_gateway.clock import SystemClock
 from lumen_gateway.config.load import Document
-from lumen_gateway.config.schema import Config, Model, Provider
+from lumen_gateway.config.schema import Config, Model, Provider, Resilience
 from lumen_gateway.elsewhere import Elsewhere
 from lumen_gateway.execution.breaker import BreakerPolicy
 from lumen_gateway.execution.executor import Executor
@@ -64,14 +65,8 @@ def composer(keeper_socket: str) -> Compose:
     def compose(load: control.Load, running: Gateway | None) -> Generator[None, None, Gateway]:
         snapshot = yield from _snapshot(load)
         gateway = running or _gateway(load, snapshot, keeper_socket)
-        resilience = load.config.resilience
-        gateway.executor.retry = RetryPolicy(
-            resilience.retry_max_attempts, resilience.retry_base_ms / 1000, resilience.retry_max_ms / 1000
-        )
-        gateway.executor.breaker = BreakerPolicy(
-            resilience.circuit_failure_threshold, resilience.circuit_cooldown_ms / 1000
-        )
         gateway.snapshot = snapshot
+        gateway.executor.retain({key.key for leaf in snapshot.leaves.values() for key in leaf.credentials})
         return gateway
 
     return compose
@@ -114,9 +109,15 @@ def _snapshot(load: control.Load) -> Generator[None, None, Snapshot]:
         plan,
         leaves,
         config.server,
+        *_policies(config.resilience),
         msgspec.json.encode({"object": "list", "data": listing}),
         {str(entry["id"]): msgspec.json.encode(entry) for entry in listing},
     )
+
+
+def _policies(resilience: Resilience) -> tuple[RetryPolicy, BreakerPolicy]:
+    retry = RetryPolicy(resilience.retry_max_attempts, resilience.retry_base_ms / 1000, resilience.retry_max_ms / 1000)
+    return retry, BreakerPolicy(resilience.circuit_failure_threshold, resilience.circuit_cooldown_ms / 1000)
 
 
 def _leaf(config: Config, provider: Provider, model: Model, secrets: Mapping[str, str]) -> Leaf:
@@ -204,6 +205,8 @@ def worker_command(load: control.Load) -> list[str]:
 
 def main() -> None:
     """Run a worker process: log format and level, then the keeper's socket, the listener and the channel."""
+    for of_the_terminal in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(of_the_terminal, signal.SIG_IGN)
     log_format, level, keeper_socket, listener, channel = sys.argv[1:]
     log.setup("json" if log_format == "json" else "pretty", level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

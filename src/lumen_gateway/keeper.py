@@ -116,7 +116,7 @@ class Keeper:
             lived_s = time.monotonic() - started_s
             short_lives = 0 if link.is_ready and lived_s >= STEADY_S else short_lives + 1
             pause_s = max(0.0, start_interval(short_lives) - lived_s)
-            log.event(log.ERROR, "worker.died", f"worker {number} {ending}; another follows in {pause_s:.0f} s")
+            log.event(log.ERROR, "worker.died", f"worker {number} {ending}; starting another in {pause_s:.1f} s")
             if not link.is_ready and self._is_hopeless():
                 return
             self._restarts.add(())
