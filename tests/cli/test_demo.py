@@ -50,7 +50,7 @@ def port_of(process: subprocess.Popen[str]) -> int:
 
 def ask(port: int) -> bytes:
     body = json.dumps({"model": "smart", "messages": [{"role": "user", "content": "Hello"}]}).encode()
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n"
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
         client.sendall(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
         return b"".join(iter(lambda: client.recv(65536), b""))

@@ -13,7 +13,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -148,16 +147,22 @@ def _outlive_nobody() -> None:
 
 async def _answers(process: Process, port: int) -> bool:
     """Return whether the gateway answers before it ends or the time is over."""
-    until = time.monotonic() + START_S
-    while process.returncode is None and time.monotonic() < until:
-        with contextlib.suppress(OSError):
-            reader, writer = await asyncio.open_connection(HOST, port)
-            writer.write(HEALTH)
-            status_line = await reader.readline()
-            writer.close()
-            return status_line.startswith(b"HTTP/1.1 200 ")
-        await asyncio.sleep(0.02)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(START_S):
+            while process.returncode is None:
+                with contextlib.suppress(OSError):
+                    return await _is_healthy(port)
+                await asyncio.sleep(0.02)
     return False
+
+
+async def _is_healthy(port: int) -> bool:
+    reader, writer = await asyncio.open_connection(HOST, port)
+    try:
+        writer.write(HEALTH)
+        return (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+    finally:
+        writer.close()
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
