@@ -1,7 +1,8 @@
 """A worker process: serves the data plane from sockets and documents its keeper gives it.
 
-It never reads a file, holds no master key and imports no database or web framework. Signals that a terminal sends to
-the whole group are the keeper's business; a worker drains when told to, or when its keeper is gone.
+It reads no file but the listener's certificate and key, holds no master key and imports no database or web framework.
+Signals that a terminal sends to the whole group are the keeper's business; a worker drains when told to, or when its
+keeper is gone.
 """
 
 from __future__ import annotations
@@ -119,7 +120,8 @@ class Orders:
 
 
 def _site(gateway: Gateway, load: control.Load) -> Site:
-    settings = LaneSettings(gateway, load.config.server.body_limit)
+    server = load.config.server
+    settings = LaneSettings(gateway, server.body_limit)
     config = ServerConfig(
         _no_app,
         http=functools.partial(FastLane, settings=settings),  # type: ignore[arg-type]  # called as a factory
@@ -128,6 +130,8 @@ def _site(gateway: Gateway, load: control.Load) -> Site:
         lifespan="off",
         log_config=None,
         timeout_keep_alive=KEEP_ALIVE_S,
+        ssl_certfile=server.tls_cert_file,
+        ssl_keyfile=server.tls_key_file,
     )
     return Site(config, gateway.cut)
 

@@ -95,7 +95,7 @@ def test_fault_names_the_key_and_the_fix(text: str, path: str, message: str, fix
         ("[auth]\nenabled = true", "auth.enabled"),
         ("[storage]\nurl = 'x'", "storage"),
         ("[[agents]]\nid = 'x'", "agents"),
-        ("[server]\ntls_cert_file = 'x'", "server.tls_cert_file"),
+        ("[server]\nadmin_host = 'x'", "server.admin_host"),
         ("[tokenizer]\nmode = 'accurate'", "tokenizer.mode"),
         ("config_source = 'db'", "config_source"),
         ("prices = 'auto'", "prices"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from decimal import Decimal
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -232,3 +234,25 @@ def test_collector_without_the_extra_says_what_to_install(monkeypatch: pytest.Mo
     path, _, fix = only('[telemetry]\notlp_endpoint = "http://localhost:4318"')
     assert path == "telemetry.otlp_endpoint"
     assert fix == 'install the extra: pip install "lumen-gateway[otel]"'
+
+
+def served_with(**files: Path) -> list[Fault]:
+    return broken("[server]\n" + "".join(f"{name} = {json.dumps(str(path))}\n" for name, path in files.items()))
+
+
+def test_tls_needs_both_files_or_neither(tmp_path: Path) -> None:
+    file = tmp_path / "server.pem"
+    file.write_text("x")
+    assert served_with() == []
+    assert served_with(tls_cert_file=file, tls_key_file=file) == []
+    [without_key], [without_cert] = served_with(tls_cert_file=file), served_with(tls_key_file=file)
+    assert (without_key.path, without_cert.path) == (("server", "tls_key_file"), ("server", "tls_cert_file"))
+    assert without_key.message == "is missing beside tls_cert_file"
+
+
+def test_tls_files_are_there_and_readable(tmp_path: Path) -> None:
+    file = tmp_path / "server.pem"
+    file.write_text("x")
+    [fault] = served_with(tls_cert_file=file, tls_key_file=tmp_path / "nowhere.pem")
+    assert (fault.path, fault.message) == (("server", "tls_key_file"), "is no file that can be read")
+    assert len(served_with(tls_cert_file=tmp_path, tls_key_file=tmp_path)) == 2

@@ -1,4 +1,5 @@
-"""What the fields of a document mean to each other: names taken twice, addresses, keys, labels.
+"""What the fields of a document mean to each other: names taken twice, addresses, keys, labels, files that
+must be there.
 
 Runs on a document whose shape is right. Virtual models, beyond the ids they take and the keys they pin, are left to
 `routing/compile.py`.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import datetime
 import importlib.metadata
 import ipaddress
+import os
 import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -31,8 +33,24 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+\Z").match
 
 def check_rules(config: Config) -> list[Fault]:
     """Return every broken rule between fields."""
-    parts = (_labels, _collector, _names, _ids, _each_provider, _dates, _pins)
+    parts = (_tls, _labels, _collector, _names, _ids, _each_provider, _dates, _pins)
     return [fault for part in parts for fault in part(config)]
+
+
+# --- the listener -----------------------------------------------------------------------------------------------------
+
+
+def _tls(config: Config) -> Iterator[Fault]:
+    """A listener that should speak TLS must never speak anything else, so half a setting is a fault."""
+    files = {"tls_cert_file": config.server.tls_cert_file, "tls_key_file": config.server.tls_key_file}
+    for name, path in files.items():
+        if path is None and any(files.values()):
+            (other,) = (each for each in files if each != name)
+            yield Fault(("server", name), f"is missing beside {other}", "name both files, or neither for plain HTTP")
+        elif path is not None and not (os.path.isfile(path) and os.access(path, os.R_OK)):
+            yield Fault(
+                ("server", name), "is no file that can be read", "check the path, as seen from here, and rights"
+            )
 
 
 # --- metric labels ----------------------------------------------------------------------------------------------------

@@ -126,8 +126,8 @@ class Server(Table, frozen=True):
     public_metrics: bool = False
     admin_host: Annotated[Text | None, UNBUILT] = None
     admin_port: Annotated[int | None, UNBUILT] = None
-    tls_cert_file: Annotated[Text | None, UNBUILT] = None
-    tls_key_file: Annotated[Text | None, UNBUILT] = None
+    tls_cert_file: Text | None = None  # PEM chain, the server's own first; with the key, the listener speaks TLS
+    tls_key_file: Text | None = None
 
 
 class Auth(Table, frozen=True):
