@@ -64,10 +64,15 @@ def composer(keeper_socket: str) -> Compose:
 
     def compose(load: control.Load, running: Gateway | None) -> Generator[None, None, Gateway]:
         snapshot = yield from _snapshot(load)
-        gateway = running or _gateway(load, snapshot, keeper_socket)
-        gateway.snapshot = snapshot
-        gateway.executor.retain({key.key for leaf in snapshot.leaves.values() for key in leaf.credentials})
-        return gateway
+        if running is None:
+            return _gateway(load, snapshot, keeper_socket)
+        parts = list(running.snapshot.plan.entries.values())
+        running.snapshot = snapshot
+        running.executor.retain({key.key for leaf in snapshot.leaves.values() for key in leaf.credentials})
+        while parts:  # let go of a little at a time: freeing a large plan takes as long as many requests
+            parts.pop()
+            yield
+        return running
 
     return compose
 
@@ -99,20 +104,19 @@ def _tracer(config: Config) -> Tracer | None:
 
 
 def _snapshot(load: control.Load) -> Generator[None, None, Snapshot]:
+    """Compile a document that the keeper has found sound, a model at a time."""
     config = load.config
-    plan = (yield from compile_slices(config)).plan
-    assert plan is not None, "the keeper sends only documents that compile"
-    leaves = {model.id: _leaf(config, provider, model, load.secrets) for provider, model in config.models()}
-    listing = list_models(config)
-    return Snapshot(
-        load.hash,
-        plan,
-        leaves,
-        config.server,
-        *_policies(config.resilience),
-        msgspec.json.encode({"object": "list", "data": listing}),
-        {str(entry["id"]): msgspec.json.encode(entry) for entry in listing},
-    )
+    plan = yield from compile_slices(config)
+    leaves: dict[str, Leaf] = {}
+    for provider, model in config.models():
+        yield
+        leaves[model.id] = _leaf(config, provider, model, load.secrets)
+    listing: dict[str, bytes] = {}
+    for entry in list_models(config):
+        yield
+        listing[entry["id"]] = msgspec.json.encode(entry)
+    models = b'{"object":"list","data":[' + b",".join(listing.values()) + b"]}"
+    return Snapshot(load.hash, plan, leaves, config.server, *_policies(config.resilience), models, listing)
 
 
 def _policies(resilience: Resilience) -> tuple[RetryPolicy, BreakerPolicy]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import signal
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 
 from uvicorn.config import Config as ServerConfig
 
@@ -22,6 +23,8 @@ from lumen_gateway.gateway import Gateway
 from lumen_gateway.serving import DRAIN_S, Site
 from lumen_gateway.telemetry import log
 
+SLICE_S = 0.002  # of composing, before requests have their turn again
+NEVER = 1_000_000  # collections of the middle generation before a full one
 KEEP_ALIVE_S = 75  # nginx's own; above the idle timers of usual load balancers
 
 Compose = Callable[[control.Load, Gateway | None], Generator[None, None, Gateway]]
@@ -34,7 +37,8 @@ async def work(listener: socket.socket, channel: socket.socket, compose: Compose
     first = await control.receive(reader)
     if not isinstance(first, control.Load):
         return
-    gateway = await _in_slices(compose(first, None))
+    with _long_lived():
+        gateway = _whole(compose(first, None))
     site = _site(gateway, first)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, site.stop, DRAIN_S)
     orders = Orders(reader, writer, gateway, site, compose)
@@ -112,10 +116,15 @@ class Orders:
 
     async def _swap(self, load: control.Load) -> bool:
         """Compose a document into the running gateway; False if a newer one came in the meantime."""
-        for _ in self._compose(load, self._gateway):
-            await asyncio.sleep(0)
-            if self._news.is_set():
-                return False
+        clock = asyncio.get_running_loop().time
+        with _long_lived():
+            pause_at_s = clock() + SLICE_S
+            for _ in self._compose(load, self._gateway):
+                if clock() >= pause_at_s:
+                    await asyncio.sleep(0)
+                    if self._news.is_set():
+                        return False
+                    pause_at_s = clock() + SLICE_S
         return True
 
 
@@ -136,15 +145,29 @@ def _site(gateway: Gateway, load: control.Load) -> Site:
     return Site(config, gateway.cut)
 
 
-async def _in_slices(steps: Generator[None, None, Gateway]) -> Gateway:
-    """Run a composition to its end, one step at a time."""
+def _whole(steps: Generator[None, None, Gateway]) -> Gateway:
+    """Compose in one go, while there is nobody to serve yet."""
     while True:
         try:
             next(steps)
         except StopIteration as done:
             gateway: Gateway = done.value
             return gateway
-        await asyncio.sleep(0)
+
+
+@contextlib.contextmanager
+def _long_lived() -> Iterator[None]:
+    """Keep the collector off what a document becomes: it lives until the next one and has no cycles.
+
+    Of a document with 10,000 virtual models a full collection takes 0.3 s, in which no request is served.
+    """
+    young, middle, old = gc.get_threshold()
+    gc.set_threshold(young, middle, NEVER)
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.set_threshold(young, middle, old)
 
 
 async def _no_app(scope: object, receive: object, send: object) -> None:  # noqa: ARG001 - uvicorn counts them

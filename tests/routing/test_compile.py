@@ -192,8 +192,8 @@ def test_switch_with_thousands_of_rules_compiles_and_still_finds_its_default() -
 def test_slices_stop_before_every_virtual_model_and_end_in_the_same_plan() -> None:
     config = config_of(virtual("v", "fallback", "a", "b"), virtual("w", "single", "v"))
     slices = compile_slices(config)
-    for _ in range(1 + 2):
+    for _ in range(2):
         next(slices)
     with pytest.raises(StopIteration) as done:
         next(slices)
-    assert done.value.value == compile_plan(config)
+    assert done.value.value == compile_plan(config).plan

@@ -6,16 +6,18 @@ into each attempt. `validate.py` and `graph.py` check, `tree.py` follows the ref
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 
 import msgspec
 
 from lumen_gateway.config.schema import Config, Fault, VirtualModel
+from lumen_gateway.routing.conditions import Condition
 from lumen_gateway.routing.generate import flatten, generate
 from lumen_gateway.routing.graph import check_graph
 from lumen_gateway.routing.plan import Attempt, Entry, Plan, canonical
 from lumen_gateway.routing.tree import Grower
 from lumen_gateway.routing.validate import check_models
+from lumen_gateway.routing.when import parse_when
 
 
 class Compiled(msgspec.Struct, frozen=True):
@@ -30,28 +32,49 @@ def compile_plan(config: Config) -> Compiled:
 
     Raises: nothing; what is wrong comes back as faults.
     """
-    slices = compile_slices(config)
+    checked = check_models(config)
+    faults = (*checked.faults, *check_graph(config))
+    if not all(fault.warning for fault in faults):
+        return Compiled(None, faults)
+    slices = _build(config, checked.conditions)
     while True:
         try:
             next(slices)
         except StopIteration as done:
-            compiled: Compiled = done.value
-            return compiled
+            plan: Plan = done.value
+            return Compiled(plan, faults)
 
 
-def compile_slices(config: Config) -> Generator[None, None, Compiled]:
-    """Do the same one virtual model at a time, for a process that serves requests in between."""
-    checked = check_models(config)
-    yield
-    faults = (*checked.faults, *check_graph(config))
-    if not all(fault.warning for fault in faults):
-        return Compiled(None, faults)
+def compile_slices(config: Config) -> Generator[None, None, Plan]:
+    """Compile a document that `compile_plan` has passed, one virtual model at a time, to serve requests in between."""
+    return _build(config, _Conditions(config))
+
+
+def _build(config: Config, conditions: Mapping[tuple[int, int], Condition]) -> Generator[None, None, Plan]:
     entries = _foundation_entries(config)
-    grower = Grower(config, checked.conditions)
+    grower = Grower(config, conditions)
     for model in config.virtual_models:
         yield
         entries[model.id] = _virtual_entry(model, grower)
-    return Compiled(Plan(entries), faults)
+    return Plan(entries)
+
+
+class _Conditions(dict[tuple[int, int], Condition]):
+    """Conditions of a sound document by (virtual model, target), parsed when they are first asked for."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self._models = config.virtual_models
+
+    def __missing__(self, place: tuple[int, int]) -> Condition:
+        index, position = place
+        model = self._models[index]
+        when = model.targets[position].when
+        assert when is not None, "only a switch asks, and not for its default"
+        condition, _ = parse_when(when, canonical(model.capability), ())
+        assert condition is not None, "the document was found sound"
+        self[place] = condition
+        return condition
 
 
 def _foundation_entries(config: Config) -> dict[str, Entry]:

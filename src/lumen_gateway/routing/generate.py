@@ -47,7 +47,7 @@ def generate(node: Node) -> tuple[str, Choose]:
     source = "\n\n".join(writer.functions) + "\n"
     code = compile(source, f"<virtual model {_printable(node.id)}>", "exec", dont_inherit=True)
     exec(code, writer.namespace)  # noqa: S102 - our own code: the document's values are only bound by name
-    choose: Choose = writer.namespace["choose"]
+    choose: Choose = writer.namespace.pop("choose")  # else it would hold itself, and outlive its plan
     return source, choose
 
 

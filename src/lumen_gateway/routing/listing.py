@@ -7,17 +7,21 @@ callable.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from typing import Any
 
 from lumen_gateway.config.schema import Config, Model, Provider, VirtualModel
 from lumen_gateway.routing.plan import canonical
 
 
-def list_models(config: Config) -> list[dict[str, Any]]:
-    """Return every listed model as clients see it: foundation models first, each kind in document order."""
+def list_models(config: Config) -> Iterator[dict[str, Any]]:
+    """Yield every listed model as clients see it: foundation models first, each kind in document order."""
     modalities = _Modalities(config)
-    foundation = [_foundation(provider, model) for provider, model in config.models()]
-    return foundation + [_virtual(model, modalities.of(model.id)) for model in config.virtual_models if model.listed]
+    for provider, model in config.models():
+        yield _foundation(provider, model)
+    for virtual in config.virtual_models:
+        if virtual.listed:
+            yield _virtual(virtual, modalities.of(virtual.id))
 
 
 def _foundation(provider: Provider, model: Model) -> dict[str, Any]:
