@@ -97,3 +97,14 @@ async def test_answer_to_a_closing_connection_goes_nowhere(answer: str) -> None:
         call.finish()
     assert client.pipe.sent == b""
     assert call.complete
+
+
+async def test_head_of_a_stream_is_out_with_its_first_piece() -> None:
+    client, call = received(GET)
+    call.start(200, respond.EVENT_STREAM)
+    client.loop.turn(1.5)
+    assert call.headed_s is None
+    call.write(b": ping\n\n")
+    client.loop.turn(2.5)
+    call.write(b"data: {}\n\n")
+    assert call.headed_s == call.received_s + 1.5

@@ -9,7 +9,15 @@ import msgspec
 import pytest
 from tests.recordings import Recording, is_chat_answer, recorded
 
-from lumen_gateway.dialects.chat_answer import Answer, error_body, error_frame, read_answer, read_usage
+from lumen_gateway.dialects.chat_answer import (
+    Answer,
+    Identity,
+    error_body,
+    error_frame,
+    read_answer,
+    read_identity,
+    read_usage,
+)
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.records import Usage
 
@@ -193,3 +201,20 @@ def test_recorded_answer_is_understood(recording: Recording) -> None:
             assert seen.usage.reasoning
         if "cached_read" in recording.features:
             assert seen.usage.cached
+
+
+@pytest.mark.parametrize(
+    ("body", "identity"),
+    [
+        (b'{"id":"c-1","model":"m","choices":[]}', Identity("c-1", "m")),
+        (b'{"choices":[]}', Identity()),
+        (b'{"id":null,"model":"m"}', Identity(None, "m")),
+        (b'{"id":7,"model":"m"}', Identity()),
+        (b"[1]", Identity()),
+        (b'{"id":"c', Identity()),
+        (b"", Identity()),
+        (b'{"id":"\xff"}', Identity()),
+    ],
+)
+def test_answer_is_called_what_it_says_if_that_is_text(body: bytes, identity: Identity) -> None:
+    assert read_identity(body) == identity

@@ -389,3 +389,18 @@ def test_repair_touches_only_recorded_frames_without_tool_index(recording: Recor
         assert b'"index":0}]},"finish_reason":"tool_calls"' in read(recording.body, repair=True)[1]
     else:
         assert read(recording.body, repair=True)[1] == read(recording.body)[1]
+
+
+def test_opening_is_the_first_frame_with_choices() -> None:
+    early = bare(id="", model="", choices=[], prompt_filter_results=[])
+    named = frame({"role": "assistant"}, id="c-1", model="m")
+    reader, _ = read(b": hello\n\n", early, named, TEXT, STOP, DONE)
+    assert reader.opening == named[6:-2]
+    block = ChatStream(repair=False, include_usage=False)
+    assert block.read_block(named + TEXT + STOP + DONE) is not None
+    assert block.opening == named[6:-2]
+
+
+def test_stream_without_choices_has_no_opening() -> None:
+    reader, _ = read(b": hello\n\n", USAGE, DONE)
+    assert reader.opening == b""
