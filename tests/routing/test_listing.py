@@ -36,7 +36,7 @@ models = [{ id = "dated", capabilities = ["systemone"], release_date = "2024-05-
 
 
 def test_virtual_model_is_ours_and_says_what_it_is_for() -> None:
-    listed = list_models(config_of(virtual("v", "single", "a", description="For all.")))
+    listed = list(list_models(config_of(virtual("v", "single", "a", description="For all."))))
     assert listed[-1] == {
         "id": "v",
         "object": "model",
