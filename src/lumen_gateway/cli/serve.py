@@ -48,7 +48,8 @@ def command(path: Path | None, host: str | None, port: int | None, workers: int,
     host, port = host or server.host, port or server.port
     listener = _listen(host, port)
     log.setup(load.config.log_format, os.environ.get("LUMEN_LOG", "INFO").upper())
-    log.event(log.INFO, "keeper.listening", f"serving on http://{_authority(host, port)}", workers=workers)
+    scheme = "https" if server.tls_cert_file else "http"
+    log.event(log.INFO, "keeper.listening", f"serving on {scheme}://{_authority(host, port)}", workers=workers)
     access = Access(server.public_metrics or is_loopback(host), read_master_key(os.environ))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         documents = Documents(source, lambda document: prepare(document, os.environ), load)
