@@ -322,9 +322,12 @@ class Gateway:
         """Close the books of a request: settle or release once, then hand its record over."""
         record.ended_s = self.clock.monotonic()
         if admission is not None:
-            tokens = sum(attempt.usage.input + attempt.usage.output for attempt in record.attempts)
+            tokens = cost_pico = 0
+            for attempt in record.attempts:
+                tokens += attempt.usage.input + attempt.usage.output
+                cost_pico += attempt.cost_pico or 0
             if tokens:
-                admission.settle(sum(attempt.cost_pico or 0 for attempt in record.attempts), tokens)
+                admission.settle(cost_pico, tokens)
             else:
                 admission.release()
         self.telemetry.record(record)
@@ -363,6 +366,8 @@ def _read(call: Call) -> ChatRequest:
 def _able(attempts: tuple[Attempt, ...], leaves: Mapping[str, Leaf], request: ChatRequest) -> tuple[Attempt, ...]:
     """Drop the leaves that cannot take this request; if none is left, the first one's reason is the answer."""
     images = request.has_images()
+    if not images and not request.stream:
+        return attempts
 
     def unable(attempt: Attempt) -> bool:
         leaf = leaves[attempt.leaf]
