@@ -389,8 +389,8 @@ class FastLane(HttpToolsProtocol):
         self.parser = None  # type: ignore[assignment]  # breaks the cycle with its callbacks, as uvicorn does
 
     def shutdown(self) -> None:
-        """The server drains: close when idle, else after the answer in progress."""
-        if self.serving is None:
-            self._close()
-        else:
+        """The server drains, and says so again and again: close when idle, else after what is under way."""
+        if self.serving is not None:
             self.serving.keep_alive = False
+        elif self._part is _NOTHING:
+            self._close()
