@@ -7,6 +7,7 @@ replacement starts with the newest document, so nothing that was queued is misse
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import subprocess
@@ -75,8 +76,8 @@ class WorkerLink:
 
     async def _converse(self, ours: socket.socket, first: control.Load, process: asyncio.subprocess.Process) -> str:
         reader, writer = await asyncio.open_connection(sock=ours)
-        if self._killed:  # while it was being started
-            process.kill()
+        if self._killed:  # before or while it was started
+            self._end(process)
         loop = asyncio.get_running_loop()
         sending = loop.create_task(self._send(writer, first), name=f"orders to worker {self.number}")
         try:
@@ -96,10 +97,14 @@ class WorkerLink:
             self.kill()
 
     def kill(self) -> None:
-        """End the process at once."""
+        """End the process at once, or as soon as it has been started."""
+        if not self._killed and self._process is not None:
+            self._end(self._process)
         self._killed = True
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+
+    def _end(self, process: asyncio.subprocess.Process) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+            process.kill()
 
     async def _send(self, writer: asyncio.StreamWriter, first: control.Load) -> None:
         try:
