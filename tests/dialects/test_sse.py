@@ -169,3 +169,26 @@ def test_recorded_stream_is_kept_byte_for_byte(recording: Recording) -> None:
     whole = frames_of(recording.body)
     assert raw_of(whole).startswith(recording.body)
     assert events_of(frames_of(*byte_by_byte(recording.body))) == events_of(whole)
+
+
+@given(
+    st.lists(st.sampled_from([b"data: a\n\n", b": c\n\n", b"data: b", b"\n", b"\r\n\r\n", b"x"]), max_size=12),
+    st.booleans(),
+)
+def test_taking_whole_frames_uncut_leaves_the_rest_as_cutting_them_does(chunks: list[bytes], skips: bool) -> None:
+    cutting, taking = Splitter(1 << 20), Splitter(1 << 20)
+    for chunk in chunks:
+        expected = b"".join(frame.raw for frame in cutting.feed(chunk))
+        block, rest = taking.whole(chunk)
+        if block and skips:
+            taking.skip_to(rest)
+            assert block == expected
+        else:
+            assert b"".join(frame.raw for frame in taking.feed(chunk)) == expected
+    assert cutting.end() == taking.end()
+
+
+def test_frames_that_must_be_looked_at_are_not_taken_uncut() -> None:
+    assert Splitter(1 << 20).whole(b"data: a\r\n\r\ndata: b\n\n")[0] == b""
+    assert Splitter(8).whole(b"data: a\n\ndata: b\n\n")[0] == b""
+    assert Splitter(1 << 20).whole(b"data: a\n\ndata: b") == (b"data: a\n\n", b"data: b")

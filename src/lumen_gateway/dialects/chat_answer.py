@@ -81,7 +81,7 @@ class Answer(msgspec.Struct, frozen=True):
     filtered: bool = False
     empty: bool = False
     error: bytes | None = None
-    output_bytes: int = 0  # of text, for an estimate: 0 where usage is reported
+    output_bytes: int = 0  # of text, for an estimate; 0 where usage is reported
 
 
 def read_answer(body: bytes) -> Answer:
@@ -112,7 +112,7 @@ def read_answer(body: bytes) -> Answer:
         filtered=not messages and "content_filter" in finishes,
         empty=not messages and ended_well(finishes),
         error=_choice_error(answer.choices),
-        output_bytes=0 if usage is not None else sum(message.output_bytes() for message in messages),
+        output_bytes=0 if usage is not None and (usage.input or usage.output) else _text_bytes(messages),
     )
 
 
@@ -132,6 +132,10 @@ def read_identity(body: bytes) -> Identity:
         return _decode_identity(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return Identity()
+
+
+def _text_bytes(messages: list[Output]) -> int:
+    return sum(message.output_bytes() for message in messages)
 
 
 def _malformed() -> Failure:
@@ -168,7 +172,7 @@ def ended_well(finishes: Iterable[str]) -> bool:
 
 
 def read_usage(usage: object) -> Usage | None:
-    """Return what a `usage` object reports, None if it holds neither count.
+    """Return what a `usage` object reports; None if it holds neither count, or 0 for both: nothing costs nothing.
 
     Units:  tokens. Reasoning counts as output; vendors that report it beside `completion_tokens` (xAI) show it by a
             total that only adds up with it.
@@ -178,9 +182,9 @@ def read_usage(usage: object) -> Usage | None:
     if not isinstance(usage, dict):
         return None
     prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
-    if prompt is None and completion is None:
-        return None
     prompt, completion = prompt or 0, completion or 0
+    if prompt == completion == 0:
+        return None
     before, after = _object(usage.get("prompt_tokens_details")), _object(usage.get("completion_tokens_details"))
     reasoning = _count(after.get("reasoning_tokens"))
     if reasoning and _count(usage.get("total_tokens")) == prompt + completion + reasoning:

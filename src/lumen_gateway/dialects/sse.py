@@ -15,6 +15,7 @@ from typing import NamedTuple
 _BOM = b"\xef\xbb\xbf"
 # A line end, then another: LF, CR and CRLF in any mix. CRLF alone is one line end, so CR LF does not match.
 _BLANK_LINE = re.compile(rb"\n\n|[\r\n]\r\n?")
+_MUCH_BYTES = 64 * 1024  # copied with each chunk no more than that
 
 
 class Frame(NamedTuple):
@@ -42,9 +43,23 @@ class Splitter:
         self._searched = 0  # bytes of pending known to hold no blank line
         self._started = False
 
-    def is_clear_for(self, chunk: bytes) -> bool:
-        """Say whether no frame is under way and none in the chunk can be too large: it may then be read unsplit."""
-        return not self._pending and len(chunk) <= self._max_event_bytes
+    def whole(self, chunk: bytes) -> tuple[bytes, bytes]:
+        """Return the whole frames of what waits and the chunk, uncut, and the rest. Changes nothing.
+
+        Shape: no frames where they have to be looked at one by one: other line ends than LF, much that waits already,
+               or one that may be too large. Whoever makes use of the frames has the rest kept by `skip_to`.
+        """
+        data = bytes(self._pending) + chunk if self._pending else chunk
+        end = data.rfind(b"\n\n") + 2
+        if end == 1 or len(self._pending) > _MUCH_BYTES or end > self._max_event_bytes or b"\r" in data:
+            return b"", data
+        return data[:end], data[end:]
+
+    def skip_to(self, rest: bytes) -> None:
+        """Go on behind frames that `whole` has returned."""
+        self._started = True
+        self._pending.clear()
+        self._keep(rest)
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """Return the frames that are whole now.
@@ -66,10 +81,6 @@ class Splitter:
         if start < len(chunk):
             self._keep(chunk[start:])
         return frames
-
-    def takes_block(self, chunk: bytes) -> bool:
-        """Say whether a chunk that holds whole frames only may be read without being cut: nothing waits before it."""
-        return not self._pending and len(chunk) <= self._max_event_bytes
 
     def end(self) -> Frame | None:
         """Return what is left of a stream that stops without a blank line, the line added: more may have to follow."""

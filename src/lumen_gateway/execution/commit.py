@@ -44,25 +44,29 @@ class OpenStream(msgspec.Struct):
     pending: deque[Frame] = msgspec.field(default_factory=deque)
     ended: bool = False
 
-    async def read(self, until: float) -> list[Frame]:
+    async def read(self, until: float) -> list[Frame] | bytes:
         """Return the frames that the next bytes complete; at the end of the body, what is left without its blank line.
 
+        Where all of them are ordinary they are read already, at once, and the result is what of them is for the client.
         Raises: Failure: what the answer's `read_chunk` raises, MALFORMED for an event without measure.
         """
-        return self._split(await self.answer.read_chunk(until))
+        chunk = await self.answer.read_chunk(until)
+        block, rest = self.splitter.whole(chunk)
+        forward = self.reader.read_block(block) if block else None
+        if forward is None:
+            return self._split(chunk)
+        self.splitter.skip_to(rest)
+        return forward
 
     async def forward(self, until: float) -> bytes | None:
         """Take in the next bytes and return what of them is for the client; None if they complete no frame.
 
         Raises: as `read`.
         """
-        chunk = await self.answer.read_chunk(until)
-        if self.splitter.is_clear_for(chunk):
-            block = self.reader.read_block(chunk)
-            if block is not None:
-                return block
-        frames = self._split(chunk)
-        return self.take(frames) if frames else None
+        came = await self.read(until)
+        if isinstance(came, bytes):
+            return came
+        return self.take(came) if came else None
 
     def take(self, frames: Iterable[Frame]) -> bytes:
         """Read frames up to the first that is an error, and return what of them is for the client."""
