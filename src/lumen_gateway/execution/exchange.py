@@ -124,6 +124,7 @@ class ChatCall(msgspec.Struct):
 
         Raises: Failure for anything that is not a 2xx.
         """
+        record.first_byte_s = record.upstream_status = None  # of an earlier try
         answer = await self.transport.send(leaf.origin, self.payload(leaf, credential, attempt, record), until)
         record.first_byte_s, record.upstream_status = answer.first_byte_at, answer.status
         if 200 <= answer.status < 300:
@@ -169,9 +170,7 @@ class ChatCall(msgspec.Struct):
 
     def book(self, record: AttemptRecord, leaf: Leaf, reported: Usage | None, output_tokens: int) -> None:
         """Add what one try used: the upstream's numbers, else an estimate marked as one."""
-        usage = reported
-        if usage is None or not (usage.input or usage.output):
-            usage = Usage(estimate_chat(self.request), output_tokens, origin="estimated")
+        usage = reported or Usage(estimate_chat(self.request), output_tokens, origin="estimated")
         record.usage = added(record.usage, usage)
         if leaf.prices is not None:
             record.cost_pico = (record.cost_pico or 0) + cost(usage, leaf.prices)

@@ -153,7 +153,6 @@ class Executor:
                 now_s = self.clock.monotonic()
         except BaseException as exc:
             record.outcome = outcome_of(exc)
-            record.upstream_status = exc.upstream_status if isinstance(exc, Failure) else None
             raise
         finally:
             record.ended_s = self.clock.monotonic()
