@@ -24,16 +24,9 @@ OF_THE_PROGRAM = frozenset({"process", "faults", "recordings"})
 
 UNCOVERED: frozenset[str] = frozenset(
     {
-        "accounting/ledger.py",
         "app.py",
         "cli/serve.py",
         "control.py",
-        "execution/commit.py",
-        "execution/exchange.py",
-        "execution/executor.py",
-        "execution/heartbeat.py",
-        "execution/leaf.py",
-        "execution/relay.py",
         "keeper.py",
         "worker.py",
     }
