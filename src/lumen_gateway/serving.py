@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
 from collections.abc import Callable, Iterator
 
@@ -27,11 +28,11 @@ class Site(Server):
         super().__init__(config)
         self._cut = cut
         self._stopped = asyncio.Event()
-        self._within_s = DRAIN_S
+        self._until_s = math.inf
 
     def stop(self, within_s: float) -> None:
-        """Accept nothing new and end once what runs is done, or has had its time."""
-        self._within_s = within_s
+        """Accept nothing new and end once what runs is done, or has had its time. Said again, it may get less."""
+        self._until_s = min(self._until_s, asyncio.get_running_loop().time() + within_s)
         self._stopped.set()
 
     @contextlib.contextmanager
@@ -49,25 +50,26 @@ class Site(Server):
             server.close()
         for listener in sockets or []:
             listener.close()
-        if await self._is_quiet(self._within_s):
+        if await self._is_quiet():
             return
         self._cut()
         for task in tuple(self.server_state.tasks):
             task.cancel()
-        if not await self._is_quiet(CUT_S):
+        self._until_s = asyncio.get_running_loop().time() + CUT_S
+        if not await self._is_quiet():
             for connection in tuple(self.server_state.connections):
                 connection.transport.abort()
 
-    async def _is_quiet(self, within_s: float) -> bool:
+    async def _is_quiet(self) -> bool:
         """Wait until nothing runs and nobody is connected. Idle connections are closed, late ones included."""
         loop = asyncio.get_running_loop()
-        until_s = loop.time() + within_s
         while True:
             for connection in tuple(self.server_state.connections):
                 connection.shutdown()
             await asyncio.sleep(0)
             if not self.server_state.connections and not self.server_state.tasks:
                 return True
-            if loop.time() >= until_s:
+            left_s = self._until_s - loop.time()
+            if left_s <= 0:
                 return False
-            await asyncio.sleep(min(LOOK_S, until_s - loop.time()))
+            await asyncio.sleep(min(LOOK_S, left_s))

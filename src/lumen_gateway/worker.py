@@ -34,9 +34,21 @@ Compose = Callable[[control.Load, Gateway | None], Generator[None, None, Gateway
 async def work(listener: socket.socket, channel: socket.socket, compose: Compose) -> None:
     """Serve until told to drain."""
     reader, writer = await asyncio.open_connection(sock=channel)
-    first = await control.receive(reader)
-    if not isinstance(first, control.Load):
-        return
+    try:
+        first = await control.receive(reader)
+        if isinstance(first, control.Load):
+            await _serve(listener, reader, writer, first, compose)
+    finally:
+        writer.close()
+
+
+async def _serve(
+    listener: socket.socket,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    first: control.Load,
+    compose: Compose,
+) -> None:
     with _long_lived():
         gateway = _whole(compose(first, None))
     site = _site(gateway, first)
@@ -53,9 +65,6 @@ async def work(listener: socket.socket, channel: socket.socket, compose: Compose
             task.cancel()
     with contextlib.suppress(ConnectionError, TimeoutError):
         await control.send(writer, control.Counted(0, gateway.telemetry.state()))
-    writer.close()
-    if gateway.tracer is not None:
-        gateway.tracer.close()
 
 
 class Orders:
