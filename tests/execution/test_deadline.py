@@ -19,3 +19,7 @@ def test_a_timeout_at_the_total_deadline_is_told_from_one_before_it() -> None:
 
 def test_other_failures_are_never_the_total_deadlines_doing() -> None:
     assert not ended_by_total(Failure(Kind.UPSTREAM_ERROR, "broken"), 200.0, 100.0)
+
+
+def test_a_wait_that_the_loops_clock_ends_a_moment_early_is_still_the_total_deadlines() -> None:
+    assert ended_by_total(Failure(Kind.CONNECT_TIMEOUT, "silent"), 99.9985, 100.0)
