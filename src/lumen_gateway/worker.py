@@ -65,6 +65,8 @@ async def _serve(
             task.cancel()
     with contextlib.suppress(ConnectionError, TimeoutError):
         await control.send(writer, control.Counted(0, gateway.telemetry.state()))
+    if gateway.tracer is not None:
+        gateway.tracer.close()
 
 
 class Orders:

@@ -42,9 +42,7 @@ class FileSource:
         file = self._file()
         folders = {file.absolute().parent, file.resolve().parent}
         seen = self._read
-        async for _ in awatch(
-            *folders, watch_filter=None, debounce=DEBOUNCE_MS, stop_event=stop, recursive=False, yield_on_timeout=True
-        ):
+        async for _ in _occasions(folders, stop):
             mark = mark_of(file)
             if mark not in {seen, self._read}:
                 yield
@@ -55,6 +53,15 @@ class FileSource:
         if self._path is not None:
             return self._path
         return next((Path(name) for name in DEFAULT_NAMES if Path(name).exists()), Path(DEFAULT_NAMES[0]))
+
+
+async def _occasions(folders: set[Path], stop: asyncio.Event) -> AsyncIterator[None]:
+    """Yield when to look: at once, when something happens there, and every few seconds in case that was missed."""
+    yield
+    async for _ in awatch(
+        *folders, watch_filter=None, debounce=DEBOUNCE_MS, stop_event=stop, recursive=False, yield_on_timeout=True
+    ):
+        yield
 
 
 def mark_of(file: Path) -> Mark | None:
