@@ -24,9 +24,10 @@ class Source:
         self.news = asyncio.Event()
         self.broken = broken
         self.stopped = False
+        self.text = "# whatever"
 
     def read(self) -> Document:
-        return Document(Path("lumen.toml"))
+        return Document(Path("lumen.toml"), self.text)
 
     async def changes(self, stop: asyncio.Event) -> AsyncIterator[None]:
         if self.broken is not None:
@@ -126,6 +127,18 @@ async def test_good_document_that_comes_back_clears_the_refusal_and_is_no_reload
     assert house.documents.condition == before
     assert house.applied == []
     assert house.counts() == (0, 1)
+
+
+async def test_file_that_was_emptied_is_refused() -> None:
+    async with House() as house:
+        house.source.text = " \n"
+        house.documents.ask()
+        async with asyncio.timeout(10):
+            while house.counts() == (0, 0):  # noqa: ASYNC110 - it comes back from a thread
+                await asyncio.sleep(0.001)
+    (fault,) = house.documents.condition.faults
+    assert fault.startswith("lumen.toml: is empty; ")
+    assert house.documents.load is SERVED
 
 
 async def test_bug_in_checking_is_a_refusal(caplog: pytest.LogCaptureFixture) -> None:

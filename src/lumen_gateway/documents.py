@@ -74,7 +74,7 @@ class Documents:
     async def _refresh(self) -> bool:
         """Read and compile off the loop; True if there is a new document to serve."""
         try:
-            load, faults = await asyncio.to_thread(lambda: self._prepare(self._source.read()))
+            load, faults = await asyncio.to_thread(self._check)
         except Exception:  # noqa: BLE001 - a bug in checking must not end a gateway that serves
             log.broken("config.crash", "the document could not be checked")
             load, faults = None, ["the gateway failed to check the document; its log has the details"]
@@ -89,6 +89,13 @@ class Documents:
             return False
         self._take(load)
         return True
+
+    def _check(self) -> tuple[control.Load | None, list[str]]:
+        """Read and compile. A file without a word is one being written: no gateway is emptied by accident."""
+        document = self._source.read()
+        if not document.faults and not document.text.strip():
+            return None, [f"{document.path}: is empty; to serve no models on purpose, leave a comment in it"]
+        return self._prepare(document)
 
     def _refuse(self, faults: list[str]) -> None:
         self.refused.add(())

@@ -16,6 +16,7 @@ from watchfiles import awatch
 from lumen_gateway.config.load import DEFAULT_NAMES, Document, read_document
 
 DEBOUNCE_MS = 250
+SETTLE_S = 0.1
 
 Mark = tuple[str, int, int, int]
 """What a path led to: real path, inode, size and time of the last change."""
@@ -44,9 +45,12 @@ class FileSource:
         seen = self._read
         async for _ in _occasions(folders, stop):
             mark = mark_of(file)
-            if mark not in {seen, self._read}:
+            if mark in {seen, self._read}:
+                continue
+            await asyncio.sleep(SETTLE_S)
+            if mark_of(file) == mark:  # else it is still being written, and there is a next occasion
+                seen = mark
                 yield
-            seen = mark
 
     def _file(self) -> Path:
         """Return the document's path; a default one that is not there yet may still come."""
