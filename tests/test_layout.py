@@ -22,15 +22,7 @@ OF_THE_PROJECT = re.compile(r"test_(imports|layout|tree|requirements|docs_\w+)\.
 OF_THE_PROGRAM = frozenset({"process", "faults", "recordings"})
 """Folders of tests that run many modules together, or the real program."""
 
-UNCOVERED: frozenset[str] = frozenset(
-    {
-        "app.py",
-        "cli/serve.py",
-        "control.py",
-        "keeper.py",
-        "worker.py",
-    }
-)
+UNCOVERED: frozenset[str] = frozenset()
 """Modules that have no test of their own yet. This list only shrinks."""
 
 MAX_LINES = 550  # "about 500": beyond this a file is two files
