@@ -99,7 +99,7 @@ class Sink:
     async def drain(self) -> None:
         """Have room."""
 
-    def finish(self) -> None:
+    def finish(self, *_: object) -> None:
         """Be content."""
 
 

@@ -92,27 +92,30 @@ class Call:
 
     def write(self, data: bytes) -> None:
         """Send a piece of a streamed answer."""
-        if not data or self.complete:
-            return
-        piece = b"%x\r\n%b\r\n" % (len(data), data) if self.chunked else data
-        self.last_write_s = self._lane.loop.time()
-        if self._unsent:
-            piece, self._unsent = self._unsent + piece, b""
-            self.headed_s = self.last_write_s
-        self._write(piece)
+        if data and not self.complete:
+            self._write(self._framed(data))
 
     async def drain(self) -> None:
         """Return once the client has room again; one that takes too little for too long is cut off."""
         await self._lane.drain()
 
-    def finish(self) -> None:
-        """End a streamed answer properly."""
+    def finish(self, last: bytes = b"") -> None:
+        """Send the last piece of a streamed answer, if there is one, and end it properly, all in one write."""
         if self.complete:
             return
-        end = b"0\r\n\r\n" if self.chunked else b""
-        if self._unsent or end:
-            self._write(self._unsent + end)
+        end = self._framed(last) + (b"0\r\n\r\n" if self.chunked else b"")
+        if end:
+            self._write(end)
         self._end()
+
+    def _framed(self, data: bytes) -> bytes:
+        """Return a piece as it goes on the wire, behind the head if that has not gone out."""
+        piece = b"%x\r\n%b\r\n" % (len(data), data) if self.chunked and data else data
+        self.last_write_s = self._lane.loop.time()
+        if self._unsent:
+            piece, self._unsent = self._unsent + piece, b""
+            self.headed_s = self.last_write_s
+        return piece
 
     def _write(self, data: bytes) -> None:
         transport = self._lane.transport

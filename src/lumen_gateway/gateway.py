@@ -310,8 +310,7 @@ class Gateway:
         if not call.started:
             call.send(*respond.failure_answer(failure))
         elif not call.complete:
-            call.write(final_event(failure))
-            call.finish()
+            call.finish(final_event(failure))
 
     def _cancelled(self, call: Call) -> Failure:
         if self.cutting and not call.left:

@@ -258,7 +258,8 @@ class FakeClient:
         if self.leaves:
             raise Failure(Kind.CLIENT_LEFT, "the client stopped reading")
 
-    def finish(self) -> None:
+    def finish(self, last: bytes = b"") -> None:
+        self.write(last)
         self.finished += 1
 
 

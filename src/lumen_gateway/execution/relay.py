@@ -35,8 +35,8 @@ class Outlet(Protocol):
         """Return once the client has room again. Raises Failure CLIENT_LEFT when it never has."""
         ...
 
-    def finish(self) -> None:
-        """End the answer's body properly."""
+    def finish(self, last: bytes = b"") -> None:
+        """Send the last piece, if there is one, and end the answer's body properly."""
         ...
 
 
@@ -47,9 +47,8 @@ async def relay(stream: OpenStream, outlet: Outlet, clock: Clock) -> Failure | N
     """
     record, answer = stream.record, stream.answer
     try:
-        failure = await _pump(stream, outlet, clock)
-        outlet.write(_last_event(stream.reader, failure))
-        outlet.finish()
+        failure, last = await _pump(stream, outlet, clock)
+        outlet.finish(last + _last_event(stream.reader, failure))
     except BaseException as exc:
         record.outcome = outcome_of(exc)
         answer.close()
@@ -76,33 +75,34 @@ def _last_event(reader: ChatStream, failure: Failure | None) -> bytes:
     return b"" if reader.error_shown else final_event(failure)
 
 
-async def _pump(stream: OpenStream, outlet: Outlet, clock: Clock) -> Failure | None:
-    """Forward frames until the stream is over, and say how it ended.
+async def _pump(stream: OpenStream, outlet: Outlet, clock: Clock) -> tuple[Failure | None, bytes]:
+    """Forward frames until the stream is over; return how it ended and the last bytes, which wait for what ends them.
 
     The idle timer runs from one whole frame to the next: bytes that complete none are silence too.
     """
-    reader, idle_s = stream.reader, stream.leaf.timeouts.idle_s
-    outlet.write(bytes(stream.held))
-    forward: bytes | None = stream.take(stream.pending)
-    until = 0.0
-    while True:
+    reader, idle_s, until = stream.reader, stream.leaf.timeouts.idle_s, 0.0
+    forward: bytes | None = bytes(stream.held) + stream.take(stream.pending)
+    while not (reader.done or stream.ended or reader.error is not None):
         if forward is not None:
             outlet.write(forward)
-        if reader.error is not None:
-            return _named(failed(refusals.classify_in_stream(reader.error, clock.wall()), stream.answer.status), stream)
-        if reader.done:
-            return None
-        if stream.ended:
-            cut = Failure(Kind.ENDED_EARLY, "the stream ended before its answer did")
-            return None if reader.finished else _named(cut, stream)
+            until = clock.monotonic() + idle_s
         if outlet.paused:
             await outlet.drain()
-        if forward is not None:
-            until = clock.monotonic() + idle_s
         try:
             forward = await stream.forward(until)
         except Failure as failure:
-            return _named(failure, stream)
+            return _named(failure, stream), b""
+    return _ending(stream, clock), forward or b""
+
+
+def _ending(stream: OpenStream, clock: Clock) -> Failure | None:
+    """Say what ended a stream that is over; None: its answer did."""
+    reader = stream.reader
+    if reader.error is not None:
+        return _named(failed(refusals.classify_in_stream(reader.error, clock.wall()), stream.answer.status), stream)
+    if reader.done or reader.finished:
+        return None
+    return _named(Failure(Kind.ENDED_EARLY, "the stream ended before its answer did"), stream)
 
 
 def _named(failure: Failure, stream: OpenStream) -> Failure:
