@@ -1,14 +1,13 @@
-"""The program with options of its own, and what its site says of it: counters, the document, the workers."""
+"""The program, and what its site says of it: counters, the document, the workers; and what /proc says of a process."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from asyncio.subprocess import DEVNULL
 from pathlib import Path
 from typing import Any
 
-from tests.process.program import HOST, LUMEN, PATIENCE_S, Program
+from tests.process.program import HOST, PATIENCE_S, Program
 
 SAMPLE = re.compile(r"^(\w+)(\{.*\})? (\S+)$", re.MULTILINE)
 
@@ -26,19 +25,10 @@ models = [{listed}]
 
 
 class Fleet(Program):
-    """`lumen serve` with further options, such as `--workers 2`."""
+    """`lumen serve`, often with `--workers 2`, and what its site says."""
 
     def __init__(self, folder: Path, text: str, *options: str, **environ: str) -> None:
-        super().__init__(folder, text, port=None, **environ)
-        self._options = options
-
-    async def start(self) -> None:
-        """Start it, whatever comes of that."""
-        with self._log.open("w") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                LUMEN, "serve", "-c", self.path, "--port", str(self.port), *self._options,
-                stdin=DEVNULL, stdout=log, stderr=log, env=self._environ, start_new_session=True,
-            )  # fmt: skip
+        super().__init__(folder, text, *options, port=None, **environ)
 
     async def get(self, path: str) -> Any:
         """Return the JSON of one of the site's pages."""

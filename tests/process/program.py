@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -48,11 +48,14 @@ class Asked(NamedTuple):
 class Program:
     """`lumen serve` in a process group of its own; `async with` starts it and stops it."""
 
-    def __init__(self, folder: Path, document: str, *, port: int | None = None, **environ: str) -> None:
+    command: Sequence[str | Path] = (LUMEN,)
+
+    def __init__(self, folder: Path, document: str, *options: str, port: int | None = None, **environ: str) -> None:
         self.port = free_port() if port is None else port
         self.url = f"http://{HOST}:{self.port}/v1"
         self.path = folder / "lumen.toml"
         self.path.write_text(document)
+        self._options = options
         self._log = folder / "lumen.log"
         self._environ = {name: value for name, value in os.environ.items() if not name.startswith("LUMEN_")} | environ
         self._process: Process | None = None
@@ -76,7 +79,7 @@ class Program:
         """Start it, whatever comes of that."""
         with self._log.open("w") as log:
             self._process = await asyncio.create_subprocess_exec(
-                LUMEN, "serve", "-c", self.path, "--port", str(self.port),
+                *self.command, "serve", "-c", self.path, "--port", str(self.port), *self._options,
                 stdin=DEVNULL, stdout=log, stderr=log, env=self._environ, start_new_session=True,
             )  # fmt: skip
 
