@@ -43,7 +43,7 @@ from lumen_gateway.transport.client import Client
 from lumen_gateway.worker import Compose, work
 
 COLLECT_AFTER = 10_000
-"""New objects before a worker looks for garbage: Python's own 700 are made by a few requests, and nearly all are gone."""
+"""New objects before a worker looks for garbage. Python's own 700 come from a few requests, and nearly all are gone."""
 FORWARDED = frozenset(
     {b"anthropic-beta", b"anthropic-version", b"openai-beta", b"traceparent", b"tracestate", b"idempotency-key"}
 )
