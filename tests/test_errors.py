@@ -57,6 +57,13 @@ def test_a_failure_leads_where_its_cause_would_have() -> None:
     assert failure.triggers == Trigger.CIRCUIT_OPEN | Trigger.RATE_LIMITED
 
 
+def test_provider_that_failed_is_said_once_and_is_the_first_one_named() -> None:
+    failure = Failure(Kind.UPSTREAM_ERROR, "the upstream failed")
+    failure.blame("north")
+    failure.blame("south")
+    assert (failure.provider, failure.message) == ("north", 'provider "north": the upstream failed')
+
+
 def test_an_invalid_request_says_why() -> None:
     failure = invalid("`n` must be a number.")
     assert (failure.kind, failure.status, str(failure)) == (Kind.INVALID_REQUEST, 400, "`n` must be a number.")

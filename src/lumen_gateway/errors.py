@@ -170,6 +170,12 @@ class Failure(Exception):  # noqa: N818 - the domain's word, see docs/architectu
         """Status the client gets."""
         return self.kind.row.status or self.upstream_status or 400
 
+    def blame(self, provider: str) -> None:
+        """Say which provider failed, where that is not said yet."""
+        if self.provider is None:
+            self.provider = provider
+            self.message = f'provider "{provider}": {self.message}'
+
 
 def invalid(message: str) -> Failure:
     """The client's request is at fault: 400 `LM-1001`."""

@@ -18,9 +18,8 @@ from lumen_gateway.dialects.chat_stream import ChatStream
 from lumen_gateway.dialects.sse import EventTooLarge, Frame, Splitter
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.execution.deadline import earliest
-from lumen_gateway.execution.exchange import ChatCall, UpstreamAnswer, failed
+from lumen_gateway.execution.exchange import ChatCall, UpstreamAnswer, failed_inside
 from lumen_gateway.execution.leaf import Credential, Leaf
-from lumen_gateway.providers import refusals
 from lumen_gateway.records import AttemptRecord
 from lumen_gateway.routing.plan import Attempt
 
@@ -140,7 +139,7 @@ class StreamedChat(ChatCall):
             while stream.pending:
                 stream.hold(stream.pending.popleft())
                 if reader.error is not None:
-                    raise failed(refusals.classify_in_stream(reader.error, self.clock.wall()), stream.answer.status)
+                    raise failed_inside(reader.error, stream.answer.status, self.clock.wall())
                 if self._commits(stream):
                     return
             if reader.output and came:
@@ -173,5 +172,5 @@ class StreamedChat(ChatCall):
         if seen.usage is not None:
             self.book(stream.record, stream.leaf, seen.usage, 0)
         if seen.error is not None:
-            return failed(refusals.classify_in_stream(seen.error, self.clock.wall()), stream.answer.status)
+            return failed_inside(seen.error, stream.answer.status, self.clock.wall())
         return Failure(Kind.MALFORMED, "it answered with a JSON document where a stream was asked for")

@@ -141,7 +141,7 @@ class ChatCall(msgspec.Struct):
         refusal = refusals.classify(status, answer.header, body, self.clock.wall())
         if client_error and refusal.kind is not Kind.RATE_LIMITED:  # a burst is no news, and the metrics count it
             self.warn(leaf.provider, status, log_text(body))
-        return failed(refusal, status)
+        return _failed(refusal, status)
 
     async def _error_body(self, answer: UpstreamAnswer) -> bytes:
         """Read what arrives of a refusal's body in time: a stalled one is classified from what there is."""
@@ -196,7 +196,7 @@ class BufferedChat(ChatCall):
         if seen.error is None or seen.usage is not None:
             self.book(record, leaf, seen.usage, estimate_output(seen.output_bytes))
         if seen.error is not None:
-            raise failed(refusals.classify_in_stream(seen.error, self.clock.wall()), answer.status)
+            raise failed_inside(seen.error, answer.status, self.clock.wall())
         self.judge(record, filtered=seen.filtered, empty=seen.empty)
         return body
 
@@ -207,11 +207,13 @@ class BufferedChat(ChatCall):
             answer.close()
 
 
-def failed(refusal: refusals.Refusal, status: int) -> Failure:
-    """Turn a classified refusal into the failure that decides what happens next. The message holds no upstream text.
+def failed_inside(payload: bytes, status: int, wall_s: float) -> Failure:
+    """Return what an error told inside a 2xx amounts to: it has no status of its own for the client to see."""
+    return _failed(refusals.classify_in_stream(payload, wall_s), status)
 
-    An error told inside a 200 has no status of its own for the client to see.
-    """
+
+def _failed(refusal: refusals.Refusal, status: int) -> Failure:
+    """Turn a classified refusal into the failure that decides what happens next. The message holds no upstream text."""
     return Failure(
         refusal.kind,
         _REFUSAL_TEXTS.get(refusal.kind, "the upstream refused the request") + f" (status {status})",

@@ -203,9 +203,8 @@ class Executor:
         if ended_by_total(failure, self.clock.monotonic(), visit.job.total_at_s):
             spent = _spent(visit.job)
             failure.kind, failure.message, failure.provider = spent.kind, spent.message, spent.provider
-        elif failure.provider is None:
-            failure.provider = visit.leaf.provider
-            failure.message = f'provider "{failure.provider}": {failure.message}'
+        else:
+            failure.blame(visit.leaf.provider)
 
     def _pause(self, visit: _Visit[T], failure: Failure) -> float | None:
         """How long to wait before the same key is tried again, or None."""
@@ -303,9 +302,9 @@ def outcome_of(exc: BaseException) -> str:
 
 def _spent(job: Job[T]) -> Failure:
     """The total deadline has passed: named after the provider whose clock it was, the first attempt's."""
-    provider = job.leaves[job.attempts[0].leaf].provider
-    message = f'provider "{provider}": the request\'s total deadline has passed'
-    return Failure(Kind.TOTAL_TIMEOUT, message, provider=provider)
+    failure = Failure(Kind.TOTAL_TIMEOUT, "the request's total deadline has passed")
+    failure.blame(job.leaves[job.attempts[0].leaf].provider)
+    return failure
 
 
 def _pick(credentials: Sequence[Credential], rand: float) -> Credential:

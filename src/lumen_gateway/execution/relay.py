@@ -14,9 +14,8 @@ from lumen_gateway.dialects.chat_answer import DONE, error_frame
 from lumen_gateway.dialects.chat_stream import ChatStream
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.execution.commit import OpenStream
-from lumen_gateway.execution.exchange import LEAVE_S, failed
+from lumen_gateway.execution.exchange import LEAVE_S, failed_inside
 from lumen_gateway.execution.executor import outcome_of
-from lumen_gateway.providers import refusals
 
 
 class Outlet(Protocol):
@@ -91,7 +90,8 @@ async def _pump(stream: OpenStream, outlet: Outlet, clock: Clock) -> tuple[Failu
         try:
             forward = await stream.forward(until)
         except Failure as failure:
-            return _named(failure, stream), b""
+            failure.blame(stream.leaf.provider)
+            return failure, b""
     return _ending(stream, clock), forward or b""
 
 
@@ -99,14 +99,10 @@ def _ending(stream: OpenStream, clock: Clock) -> Failure | None:
     """Say what ended a stream that is over; None: its answer did."""
     reader = stream.reader
     if reader.error is not None:
-        return _named(failed(refusals.classify_in_stream(reader.error, clock.wall()), stream.answer.status), stream)
-    if reader.done or reader.finished:
+        failure = failed_inside(reader.error, stream.answer.status, clock.wall())
+    elif reader.done or reader.finished:
         return None
-    return _named(Failure(Kind.ENDED_EARLY, "the stream ended before its answer did"), stream)
-
-
-def _named(failure: Failure, stream: OpenStream) -> Failure:
-    if failure.provider is None:
-        failure.provider = stream.leaf.provider
-        failure.message = f'provider "{failure.provider}": {failure.message}'
+    else:
+        failure = Failure(Kind.ENDED_EARLY, "the stream ended before its answer did")
+    failure.blame(stream.leaf.provider)
     return failure
