@@ -65,7 +65,7 @@ class AttemptRecord(msgspec.Struct):
     provider: str
     key_label: str | None = None
     route: str | None = None
-    outcome: str = "ok"  # "ok", or the failure's Kind name in lower case
+    outcome: str = "ok"  # "ok", "budget" for one skipped, or what `Kind.outcome` calls the failure
     escape: str | None = None  # the trigger name the executor followed away from here
     tries: int = 0
     upstream_status: int | None = None

@@ -18,7 +18,7 @@ import msgspec
 from lumen_gateway import __version__
 from lumen_gateway.dialects.chat_answer import error_body
 from lumen_gateway.errors import Failure
-from lumen_gateway.records import AttemptRecord, RequestRecord
+from lumen_gateway.records import RequestRecord
 from lumen_gateway.routing.plan import Attempt
 
 SECURITY_HEADERS = (
@@ -86,7 +86,7 @@ def served_comment(record: RequestRecord, attempts: Sequence[Attempt]) -> bytes:
 
 
 def _served(record: RequestRecord, attempts: Sequence[Attempt]) -> tuple[tuple[str, str], ...]:
-    last: AttemptRecord = record.attempts[-1]
+    last = record.attempts[-1]
     lines: tuple[tuple[str, str], ...] = (("x-lumen-model-used", last.leaf), ("x-lumen-provider", last.provider))
     if record.virtual_model is None:
         return (*lines, ("x-lumen-reason", "direct"))

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from lumen_gateway.dialects.chat_answer import (
+    DONE,
     FAILED_FINISHES,
     NO_ERROR,
     Output,
@@ -50,9 +51,8 @@ class _ErrorOnly(msgspec.Struct, frozen=True):
 
 
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
-_check_json = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_chunks = msgspec.json.Decoder(_Chunk).decode_lines
-_LAST = b"data: [DONE]\n\n"
+_check_json = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_error_only = msgspec.json.Decoder(_ErrorOnly).decode
 
 
@@ -61,8 +61,8 @@ class ChatStream:
 
     `output`: text, reasoning, a tool call, a refusal or audio has come; `output_frames` counts the frames with any.
     `error`: the payload of the first error frame, whatever form it had; `error_shown`: that frame, as forwarded, is one
-    that clients take for an error. `done`: `[DONE]` was seen; nothing after it is
-    read or forwarded. `dropped`: data frames withheld because they are not JSON. `usage`: the last one reported.
+    that clients take for an error. `done`: `[DONE]` was seen; nothing after it is read or forwarded. `dropped`: data
+    frames withheld because they are not JSON. `usage`: the last one reported.
     `opening`: the data of the first frame with choices, for whoever wants to know the answer's own names.
     """
 
@@ -159,12 +159,12 @@ class ChatStream:
         """
         if self._repair is not None or self.done or self.error is not None or not block.startswith(b"data: {"):
             return None
-        body = block.removesuffix(_LAST)
+        body = block.removesuffix(DONE)
         if not body.endswith(b"}\n\n"):
             return None
         try:
             chunks = _decode_chunks(body[6:-2].replace(b"}\n\ndata: {", b"}\n{"))
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        except _UNREADABLE:
             return None
         if len(chunks) != body.count(b"\n\n") or not self._read_ordinary(chunks):
             return None

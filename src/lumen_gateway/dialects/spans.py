@@ -30,7 +30,6 @@ _encode = msgspec.json.Encoder().encode
 
 _BOM = b"\xef\xbb\xbf"
 _WINDOW = 65_536  # bytes looked at in one go by the exact checks; bounds their memory
-_OPENERS = bytes.maketrans(b"{", b"[")
 # Every digit one symbol, every opener one symbol; signs and points vanish, so that digits of one number touch.
 _SHAPE = bytes.maketrans(b"123456789E{", b"000000000e[")
 _IGNORED = b".+-"

@@ -10,9 +10,9 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from lumen_gateway.errors import Trigger
+from lumen_gateway.execution.leaf import Key
 
 MAX_COOLDOWN_S = 300.0  # an upstream may ask for a day; operators want to see it recover sooner
-Key = tuple[str, str | None, str]
 
 
 class Appointment(NamedTuple):
