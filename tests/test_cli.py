@@ -52,6 +52,17 @@ def test_wrong_usage_ends_with_two_and_says_so_on_stderr(args: tuple[str, ...]) 
     assert "Error: " in result.stderr
 
 
+@pytest.mark.parametrize("args", [("lumen.toml",), ("check", "lumen.toml"), ("serve", "lumen.toml", "--port", "1")])
+def test_document_without_its_option_is_told_of_it(args: tuple[str, ...]) -> None:
+    result = lumen(*args)
+    assert result.exit_code == 2
+    assert "named with -c, as in: lumen check -c lumen.toml" in result.stderr
+
+
+def test_unknown_command_is_told_what_there_is() -> None:
+    assert "No such command 'chekc'; there are serve, check, plan, " in lumen("chekc").stderr
+
+
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Stand-ins for `serve` and `check` that note what they were called with."""

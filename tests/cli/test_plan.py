@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from lumen_gateway.cli.check import command as check
 from lumen_gateway.cli.plan import command
 
 DOCUMENT = """
@@ -174,3 +175,15 @@ def test_broken_document_is_refused_with_its_faults(path: Path) -> None:
     assert result.exit_code == 1
     assert 'no model has the id "save"' in result.output
     assert "lumen.toml" in result.output
+
+
+def test_broken_document_is_refused_with_all_that_check_says(path: Path) -> None:
+    path.write_text(DOCUMENT.replace('{ model = "safe"', '{ model = "save"') + "\n[server]\nport = 0\n")
+    checked = CliRunner().invoke(check, ["-c", str(path)]).stdout
+    assert len(checked.splitlines()) == 2
+    assert run(path, "router").stderr == checked
+
+
+def test_tree_that_goes_to_a_file_is_not_broken_at_any_width(path: Path) -> None:
+    path.write_text(DOCUMENT.replace('"router"', f'"{"r" * 90}"', 1))
+    assert any(len(line) > 90 for line in lines(path, "r" * 90))

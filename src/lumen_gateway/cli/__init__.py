@@ -43,6 +43,16 @@ class _Lumen(click.Group):
         command: click.Command = module.command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, *rest = args
+        if any(arg.endswith(".toml") and not arg.startswith("-") for arg in (name, *rest[:1])):
+            ctx.fail("A document is named with -c, as in: lumen check -c lumen.toml")
+        if name not in COMMANDS:
+            ctx.fail(f"No such command {name!r}; there are {', '.join(COMMANDS)}.")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -64,8 +74,8 @@ def _with_command(args: list[str]) -> list[str]:
     cls=_Lumen,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option("-c", "--config", metavar="FILE", expose_value=False, help="Serve this document.")
-@click.option("--check-config", is_flag=True, expose_value=False, help="Check the document instead of serving it.")
+@click.option("-c", "--config", metavar="FILE", expose_value=False, help="Without a command: serve this document.")
+@click.option("--check-config", is_flag=True, expose_value=False, help="Without a command: check it instead.")
 @click.version_option(__version__, message="lumen %(version)s")
 def main() -> None:
     """One endpoint in front of every model provider."""

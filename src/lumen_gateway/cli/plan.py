@@ -31,12 +31,16 @@ from lumen_gateway.routing.tree import Grower, triggers_of
 from lumen_gateway.routing.validate import check_models
 from lumen_gateway.routing.when import ATTRIBUTES, parse_when
 
+UNBROKEN = 100_000  # columns where the output is no terminal: one line stays one line
+
 
 @click.command("plan", short_help="Show what a model id leads to.")
 @click.argument("model_id", metavar="ID")
 @click.option("-c", "--config", "path", type=click.Path(path_type=Path), help="Default: lumen.toml, else config.toml.")
 @click.option("--facts", metavar="JSON", help='Facts of a request, such as {"metadata.plan": "pro", "stream": true}.')
-@click.option("--draw", "draws", type=click.FloatRange(0, 1, max_open=True), multiple=True, help="Draw of a split.")
+@click.option(
+    "--draw", "draws", type=click.FloatRange(0, 1, max_open=True), multiple=True, help="Draw of a split; repeatable."
+)
 @click.option("--source", is_flag=True, help="Print the Python that was generated.")
 def command(model_id: str, path: Path | None, facts: str | None, draws: tuple[float, ...], source: bool) -> None:
     """Show what a model id leads to.
@@ -48,6 +52,8 @@ def command(model_id: str, path: Path | None, facts: str | None, draws: tuple[fl
     config, plan = _compiled(path)
     entry = _entry(plan, model_id)
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=UNBROKEN)
     if source:
         click.echo(entry.source or f"# {model_id} answers every request alike: there is nothing to generate.")
     elif facts is None:
@@ -59,13 +65,15 @@ def command(model_id: str, path: Path | None, facts: str | None, draws: tuple[fl
 def _compiled(path: Path | None) -> tuple[Config, Plan]:
     """Return a sound document and its plan, or end with its faults."""
     document = read_document(path, os.environ)
-    faults = document.faults
-    if document.config is not None:
-        compiled = compile_plan(document.config)
-        faults += compiled.faults
-        if compiled.plan is not None and all(fault.warning for fault in faults):
+    if document.draft is not None:
+        compiled = compile_plan(document.draft)
+        document = document.with_faults(compiled.faults)
+        if document.config is not None and compiled.plan is not None:
             return document.config, compiled.plan
-    raise click.ClickException("\n".join(document.locate(fault) for fault in faults if not fault.warning))
+    for fault in sorted(document.faults, key=document.line):
+        if not fault.warning:
+            click.echo(document.locate(fault), err=True)
+    raise SystemExit(1)
 
 
 def _entry(plan: Plan, model_id: str) -> Entry:

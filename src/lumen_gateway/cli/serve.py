@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import resource
 import signal
 import socket
 from pathlib import Path
@@ -20,9 +22,11 @@ from lumen_gateway.keeper import Keeper, listen
 from lumen_gateway.serving import DRAIN_S
 from lumen_gateway.telemetry import log
 
+MAX_DESCRIPTORS = 65_536  # 32,000 streams in a worker
+
 
 @click.command("serve")
-@click.option("-c", "--config", "path", type=click.Path(path_type=Path), help="The document; default lumen.toml.")
+@click.option("-c", "--config", "path", type=click.Path(path_type=Path), help="Default: lumen.toml, else config.toml.")
 @click.option("--host", help="Listen here instead of server.host.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Listen here instead of server.port.")
 @click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes.")
@@ -44,6 +48,7 @@ def command(path: Path | None, host: str | None, port: int | None, workers: int,
         click.echo(fault, err=True)
     if load is None:
         raise SystemExit(1)
+    _allow_descriptors()
     server = load.config.server
     host, port = host or server.host, port or server.port
     listener = _listen(host, port)
@@ -56,6 +61,15 @@ def command(path: Path | None, host: str | None, port: int | None, workers: int,
         keeper = Keeper(listener, worker_command(load), documents, access, drain_s)
         if not runner.run(keeper.run(workers)):
             raise SystemExit(1)
+
+
+def _allow_descriptors() -> None:
+    """Take all the system grants, workers included: a stream needs two, and the usual soft limit is 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # macOS says "unlimited" and means less
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _listen(host: str, port: int) -> socket.socket:

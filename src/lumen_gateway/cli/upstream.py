@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from lumen_gateway.simulator.upstream import Upstream
 @click.command("upstream", short_help="Run a scripted upstream for tests.")
 @click.option("--script", type=click.Path(path_type=Path), required=True, help="TOML or JSON file of replies.")
 @click.option("--port", type=click.IntRange(0, 65535), default=9090, show_default=True, help="0 picks a free one.")
-@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 def command(script: Path, port: int, host: str) -> None:
     """Run a scripted upstream for tests.
 
@@ -28,7 +29,10 @@ def command(script: Path, port: int, host: str) -> None:
     except ScriptError as exc:
         raise click.ClickException(str(exc)) from exc
     except OSError as exc:
-        raise click.ClickException(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
+        reason = (
+            os.strerror(exc.errno) if (exc.errno or 0) > 0 else str(exc)
+        )  # asyncio wraps the reason in its own words
+        raise click.ClickException(f"cannot listen on {host}:{port}: {reason}; choose another with --port") from exc
 
 
 async def _serve(replies: Replies, host: str, port: int) -> None:
