@@ -29,10 +29,10 @@ def command(script: Path, port: int, host: str) -> None:
     except ScriptError as exc:
         raise click.ClickException(str(exc)) from exc
     except OSError as exc:
-        reason = (
-            os.strerror(exc.errno) if (exc.errno or 0) > 0 else str(exc)
-        )  # asyncio wraps the reason in its own words
-        raise click.ClickException(f"cannot listen on {host}:{port}: {reason}; choose another with --port") from exc
+        # asyncio wraps the system's words in its own; a name that does not resolve has a negative number
+        reason = os.strerror(exc.errno) if exc.errno and exc.errno > 0 else exc.strerror or str(exc)
+        said = f"cannot listen on {host}:{port}: {reason}; choose another with --host or --port"
+        raise click.ClickException(said) from exc
 
 
 async def _serve(replies: Replies, host: str, port: int) -> None:
