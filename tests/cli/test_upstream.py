@@ -54,4 +54,7 @@ def test_taken_port_is_named(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         result = CliRunner().invoke(command, ["--script", str(script), "--port", str(port)])
     assert result.exit_code == 1
-    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another with --host or --port\n" in result.output
+    assert (
+        f"cannot listen on 127.0.0.1:{port}: Address already in use; choose another with --host or --port\n"
+        in result.output
+    )
