@@ -18,6 +18,7 @@ from lumen_gateway.dialects.chat import ChatRules
 from lumen_gateway.dialects.chat_answer import DONE
 from lumen_gateway.dialects.chat_stream import ChatStream
 from lumen_gateway.dialects.sse import Splitter
+from lumen_gateway.dialects.wire import CHAT
 from lumen_gateway.execution.commit import OpenStream
 from lumen_gateway.execution.executor import Executor, Job
 from lumen_gateway.execution.leaf import Credential, Leaf, Timeouts
@@ -32,7 +33,7 @@ LEAF = Leaf(
     provider="p",
     kind="openai",
     origin=Origin("http", "127.0.0.1", 80),
-    head=b"",
+    heads={"chat": b""},
     model=msgspec.Raw(b'"m"'),
     credentials=(Credential(("p", None, "m"), None, 1, Secret(b"")),),
     rules=ChatRules(),
@@ -121,7 +122,7 @@ async def _measure() -> dict[str, float]:
     async def relayed() -> None:
         reader = ChatStream(repair=False, include_usage=False)
         record = AttemptRecord(0, "m", "p")
-        await relay(OpenStream(Ready(FRAMES), LEAF, record, Splitter(1 << 24), reader), Sink(), clock)
+        await relay(OpenStream(Ready(FRAMES), LEAF, record, Splitter(1 << 24), reader, CHAT), Sink(), clock)
 
     return {
         "execute_instant_ns": await _best(execute, CALLS),

@@ -76,7 +76,7 @@ async def test_leaf_holds_all_that_is_known_before_a_request_comes() -> None:
     snapshot = composed(prepared()).snapshot
     leaf = snapshot.leaves["m"]
     assert (leaf.origin.host, leaf.origin.port) == ("upstream.test", 8000)
-    assert leaf.head.startswith(b"POST /v1/chat/completions HTTP/1.1\r\nhost: upstream.test:8000\r\n")
+    assert leaf.heads["chat"].startswith(b"POST /v1/chat/completions HTTP/1.1\r\nhost: upstream.test:8000\r\n")
     assert bytes(leaf.model) == b'"the-model"'
     assert [key.headers.reveal() for key in leaf.credentials] == [b"authorization: Bearer sk-canary\r\n"]
     assert (leaf.timeouts.first_token_s, leaf.timeouts.total_s) == (1.5, 600.0)

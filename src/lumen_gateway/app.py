@@ -137,7 +137,7 @@ def _leaf(config: Config, provider: Provider, model: Model, secrets: Mapping[str
         provider=provider.name,
         kind=provider.kind,
         origin=Origin(endpoint.scheme, endpoint.host, endpoint.port, connect_ms / 1000),
-        head=_head(endpoint),
+        heads={"chat": _head(endpoint)},
         model=msgspec.Raw(msgspec.json.encode(upstream_id)),
         credentials=_credentials(kind, provider, model, secrets),
         rules=table.chat_rules(kind, provider.base_url, upstream_id),

@@ -28,8 +28,9 @@ from lumen_gateway.accounting.ledger import Admission, Ledger
 from lumen_gateway.call import Call
 from lumen_gateway.clock import Clock
 from lumen_gateway.config.schema import Server
-from lumen_gateway.dialects.chat import ChatRequest, parse_request, with_messages
+from lumen_gateway.dialects.chat import ChatRequest
 from lumen_gateway.dialects.trace_context import Fields
+from lumen_gateway.dialects.wire import CHAT, Dialect
 from lumen_gateway.errors import Failure, Kind, invalid
 from lumen_gateway.execution.breaker import BreakerPolicy
 from lumen_gateway.execution.commit import OpenStream, StreamedChat
@@ -43,7 +44,7 @@ from lumen_gateway.records import ANONYMOUS, Recorder, RequestRecord
 from lumen_gateway.routing.facts import Facts
 from lumen_gateway.routing.facts.metadata import read_metadata
 from lumen_gateway.routing.plan import Attempt, Entry, Plan, without
-from lumen_gateway.routing.presets import apply_preset
+from lumen_gateway.routing.presets import prompted
 from lumen_gateway.telemetry import log
 from lumen_gateway.telemetry.metrics import State
 
@@ -86,6 +87,7 @@ class Routed(msgspec.Struct):
 
     snapshot: Snapshot
     call: Call
+    dialect: Dialect
     request: ChatRequest
     entry: Entry
     attempts: tuple[Attempt, ...]
@@ -156,7 +158,7 @@ class Gateway:
         self.tracer = tracer
         self.cutting = False
         self.routes: dict[str, dict[str, Route]] = {
-            "/v1/chat/completions": {"POST": self.chat},
+            "/v1/chat/completions": {"POST": partial(self.chat, CHAT)},
             "/v1/models": {"GET": self.list_models},
             "/health": {"GET": self.health},
         }
@@ -194,32 +196,34 @@ class Gateway:
 
     # POST /v1/chat/completions
 
-    async def chat(self, call: Call) -> None:
-        """Serve a chat completion, streamed or not; never raises, and leaves exactly one record."""
+    async def chat(self, dialect: Dialect, call: Call) -> None:
+        """Serve a chat request in its client's dialect, streamed or not; never raises, and leaves one record."""
         record = RequestRecord(
             call.request_id, "chat", started_s=call.received_s, started_wall_s=self.clock.wall(), caller=ANONYMOUS
         )
         trace = None if self.tracer is None else self.tracer.begin(record, call.headers, self.snapshot.leaves)
         admission: Admission | None = None
         try:
-            routed = self._route(call, _read(call), record, trace)
+            routed = self._route(call, dialect, record, trace)
             admission = self.ledger.admit(record.caller, routed.attempts[0].leaf)
             await (self._streamed if routed.request.stream else self._buffered)(routed, admission)
         except Failure as failure:
-            self._refuse(call, record, failure)
+            self._refuse(call, dialect, record, failure)
         except asyncio.CancelledError:
-            self._refuse(call, record, self._cancelled(call))
+            self._refuse(call, dialect, record, self._cancelled(call))
             raise
         except Exception:  # noqa: BLE001 - the outermost frame of the task; logged with its traceback
             log.crash(call.request_id)
-            self._refuse(call, record, Failure(Kind.INTERNAL, "the gateway failed; its log has the details"))
+            self._refuse(call, dialect, record, Failure(Kind.INTERNAL, "the gateway failed; its log has the details"))
         finally:
             self._record(record, admission)
             if trace is not None:
                 trace.finish()
 
-    def _route(self, call: Call, request: ChatRequest, record: RequestRecord, trace: RequestTrace | None) -> Routed:
-        """Find what the requested id answers to and list the attempts this request may make."""
+    def _route(self, call: Call, dialect: Dialect, record: RequestRecord, trace: RequestTrace | None) -> Routed:
+        """Read the request, find what its id answers to and list the attempts it may make."""
+        _check_media(call)
+        request = dialect.parse(call.body)
         if not request.model:
             raise invalid("model is missing; name one of the ids that GET /v1/models lists")
         snapshot = self.snapshot
@@ -231,14 +235,14 @@ class Gateway:
         record.requested, record.stream = entry.id, request.stream
         record.virtual_model = entry.id if entry.virtual else None
         record.metadata = self._metadata(call)
-        if entry.preset is not None and entry.preset.system_prompt is not None:
-            request = with_messages(request, apply_preset(entry.preset, request.fields["messages"]))
+        if entry.preset is not None:
+            request = prompted(entry.preset, request)
         attempts = entry.fixed
         if attempts is None:
             attempts = entry.decide(Facts.of_chat(request, call.headers, record.metadata, record.caller), self.draw)
         attempts = _able(attempts, snapshot.leaves, request)
         total_at_s = record.started_s + snapshot.leaves[attempts[0].leaf].timeouts.total_s
-        return Routed(snapshot, call, request, entry, attempts, record, total_at_s, trace)
+        return Routed(snapshot, call, dialect, request, entry, attempts, record, total_at_s, trace)
 
     def _metadata(self, call: Call) -> dict[str, str | float | bool] | None:
         """Read the metadata header; one that breaks its rules is dropped and counted, and the request goes on."""
@@ -299,18 +303,19 @@ class Gateway:
             "clock": self.clock,
             "warn": partial(log.upstream_refused, routed.call.request_id),
             "trace": routed.trace,
+            "dialect": routed.dialect,
         }
 
-    def _refuse(self, call: Call, record: RequestRecord, failure: Failure) -> None:
+    def _refuse(self, call: Call, dialect: Dialect, record: RequestRecord, failure: Failure) -> None:
         """Tell the client what failed: as a status while nothing was sent, else as the stream's last event."""
         record.status, record.code = failure.status, failure.kind.row.code
         log.refused(call.request_id, failure)
         if failure.kind is Kind.CLIENT_LEFT:
             return
         if not call.started:
-            call.send(*respond.failure_answer(failure))
+            call.send(*respond.failure_answer(failure, dialect))
         elif not call.complete:
-            call.finish(final_event(failure))
+            call.finish(final_event(failure, dialect))
 
     def _cancelled(self, call: Call) -> Failure:
         if self.cutting and not call.left:
@@ -351,15 +356,14 @@ class Gateway:
         call.send(200, respond.JSON, body)
 
 
-def _read(call: Call) -> ChatRequest:
-    """Read the body, if it says that it is JSON: a web page can have a browser send anything else here unasked.
+def _check_media(call: Call) -> None:
+    """Refuse a body that does not say it is JSON: a web page can have a browser send anything else here unasked.
 
     Raises: Failure `LM-1001`.
     """
     media_type = call.header(b"content-type") or b""
     if media_type != b"application/json" and not _JSON_MEDIA.fullmatch(media_type):
         raise invalid("a chat request is JSON; send it with the header content-type: application/json")
-    return parse_request(call.body)
 
 
 def _able(attempts: tuple[Attempt, ...], leaves: Mapping[str, Leaf], request: ChatRequest) -> tuple[Attempt, ...]:

@@ -26,6 +26,7 @@ from tests.execution.staging import (
 from tests.execution.streams import COMMENT, ERROR, FINISH, ROLE, USAGE, Seen, data, frame, text
 
 from lumen_gateway.dialects.chat_answer import DONE
+from lumen_gateway.dialects.wire import CHAT
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.execution.commit import OpenStream
 from lumen_gateway.execution.executor import Job
@@ -148,7 +149,7 @@ async def test_broken_stream_ends_in_one_error_frame(tail: tuple[Piece, ...], co
     run.work.exchange.max_event_bytes = 1_000_000  # type: ignore[attr-defined]  # it is a StreamedChat
     await run.finish()
     assert run.failure is not None
-    assert run.client.got.endswith(final_event(run.failure))
+    assert run.client.got.endswith(final_event(run.failure, CHAT))
     assert [error["code"] for error in run.seen.errors] == [code]
     assert 'provider "of-a": ' in run.seen.errors[0]["message"]
     assert not run.seen.ended

@@ -12,6 +12,7 @@ from tests.execution.staging import TIMEOUTS, FakeClient, chain, job, leaf
 
 from lumen_gateway.clock import SystemClock
 from lumen_gateway.dialects.chat import parse_request
+from lumen_gateway.dialects.wire import CHAT
 from lumen_gateway.errors import DEFAULT_TRIGGERS, Failure, Trigger
 from lumen_gateway.execution.breaker import BreakerPolicy
 from lumen_gateway.execution.commit import StreamedChat
@@ -51,7 +52,7 @@ class Site:
     ) -> Leaf:
         origin = Origin("http", self.upstream.host, port or self.upstream.port, connect_s)
         head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: upstream.test\r\n"
-        return msgspec.structs.replace(leaf(leaf_id, timeouts=timeouts), origin=origin, head=head)
+        return msgspec.structs.replace(leaf(leaf_id, timeouts=timeouts), origin=origin, heads={"chat": head})
 
     async def ask(
         self,
@@ -94,7 +95,7 @@ class Site:
                 failure = await relay(answer, outlet, self.clock)
                 return Told(outlet.got, failure, work.records)
         except Failure as failure:
-            return Told(final_event(failure) if stream else b"", failure, work.records)
+            return Told(final_event(failure, CHAT) if stream else b"", failure, work.records)
 
 
 @asynccontextmanager

@@ -150,6 +150,10 @@ class ChatStream:
             return b"data: " + repaired + b"\n\n"
         return frame.raw
 
+    def end(self) -> bytes:
+        """Return the terminator if the upstream has left it out."""
+        return b"" if self.done else DONE
+
     def read_block(self, block: bytes) -> bytes | None:
         """Take many frames at once, if they are all ordinary; None, with nothing changed, if `read` must look.
 

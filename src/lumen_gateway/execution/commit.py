@@ -13,9 +13,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from lumen_gateway.dialects.chat_answer import read_answer
-from lumen_gateway.dialects.chat_stream import ChatStream
 from lumen_gateway.dialects.sse import EventTooLarge, Frame, Splitter
+from lumen_gateway.dialects.wire import Dialect, Stream
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.execution.deadline import earliest
 from lumen_gateway.execution.exchange import ChatCall, UpstreamAnswer, failed_inside
@@ -30,16 +29,18 @@ MAX_COMPLETE_BYTES = 8 * 1024 * 1024
 class OpenStream(msgspec.Struct):
     """An upstream's stream, at its commit point once `StreamedChat` has returned it.
 
-    `held` are the bytes for the client so far, `pending` the frames that came in the same read behind them; `ended` is
-    True when the upstream's body is over.
+    `held` are the bytes for the client so far, `pending` the frames that came in the same read behind them; `stray` is
+    what came outside of events; `ended` is True when the upstream's body is over.
     """
 
     answer: UpstreamAnswer
     leaf: Leaf
     record: AttemptRecord
     splitter: Splitter
-    reader: ChatStream
+    reader: Stream
+    dialect: Dialect
     held: bytearray = msgspec.field(default_factory=bytearray)
+    stray: bytearray = msgspec.field(default_factory=bytearray)
     pending: deque[Frame] = msgspec.field(default_factory=deque)
     ended: bool = False
 
@@ -90,9 +91,11 @@ class OpenStream(msgspec.Struct):
 
     def hold(self, frame: Frame) -> None:
         """Read one frame and keep what of it is for the client. Comments without end are not worth keeping."""
-        forward = self.reader.read(frame)
-        if forward is None or (frame.data is None and len(self.held) + len(forward) > MAX_LIFECYCLE_BYTES):
-            return
+        forward = self.reader.read(frame) or b""
+        if frame.data is None:
+            if len(self.held) + len(frame.raw) > MAX_LIFECYCLE_BYTES:
+                return
+            self.stray += frame.raw
         self.held += forward
 
 
@@ -106,8 +109,8 @@ class StreamedChat(ChatCall):
         """Open the stream and return it at its commit point."""
         until = earliest(self.clock.monotonic(), leaf.timeouts.first_token_s, self.total_at_s)
         answer = await self.open(leaf, credential, attempt, record, until)
-        reader = ChatStream(repair=leaf.repair, include_usage=self.request.include_usage)
-        stream = OpenStream(answer, leaf, record, Splitter(self.max_event_bytes), reader)
+        reader = self.wire(leaf).stream(self.request, repair=leaf.repair)
+        stream = OpenStream(answer, leaf, record, Splitter(self.max_event_bytes), reader, self.dialect)
         try:
             await self._hold(stream, until)
         except BaseException as exc:
@@ -163,12 +166,12 @@ class StreamedChat(ChatCall):
 
     def _no_stream(self, stream: OpenStream) -> Failure:
         """Say what a body was that ended without a terminal frame: cut, or no event stream but a document."""
-        body = bytes(stream.held).strip()
+        body = bytes(stream.stray).strip()
         if body.startswith(b"<"):  # the page of a proxy in between
             return Failure(Kind.MALFORMED, "it answered with a page where a stream was asked for")
         if not body.startswith((b"{", b"[")):
             return Failure(Kind.ENDED_EARLY, "the stream ended before its answer did")
-        seen = read_answer(body)
+        _, seen = self.wire(stream.leaf).answer(body, repair=False)
         if seen.usage is not None:
             self.book(stream.record, stream.leaf, seen.usage, 0)
         if seen.error is not None:

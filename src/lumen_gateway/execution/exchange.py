@@ -15,9 +15,9 @@ from lumen_gateway.accounting.prices import cost
 from lumen_gateway.accounting.tokens import estimate_chat, estimate_output
 from lumen_gateway.clock import Clock
 from lumen_gateway.dialects import trace_context
-from lumen_gateway.dialects.chat import ChatRequest, upstream_body
-from lumen_gateway.dialects.chat_answer import Identity, read_answer, read_identity
-from lumen_gateway.dialects.chat_repair import repair_answer
+from lumen_gateway.dialects.chat import ChatRequest
+from lumen_gateway.dialects.chat_answer import Identity, read_identity
+from lumen_gateway.dialects.wire import CHAT, WIRES, Dialect, Wire
 from lumen_gateway.errors import Failure, Kind, Trigger
 from lumen_gateway.execution.deadline import earliest
 from lumen_gateway.execution.leaf import Credential, Leaf
@@ -92,15 +92,20 @@ class ChatCall(msgspec.Struct):
     clock: Clock
     warn: Callable[[str, int, str | None], None]  # an upstream refused: provider, status, its cleaned message
     trace: Trace | None = None
+    dialect: Dialect = CHAT
+
+    def wire(self, leaf: Leaf) -> Wire:
+        """Return what joins the client to this leaf."""
+        return WIRES[self.dialect.name, leaf.api(self.dialect.name)]
 
     def payload(self, leaf: Leaf, credential: Credential, attempt: Attempt, record: AttemptRecord) -> bytes:
         """Build the whole request for this leaf afresh from the client's own body."""
         edits = attempt.edits
         edit = None if edits is overrides.NO_EDITS else lambda fields: overrides.apply(edits, fields)
-        body = upstream_body(self.request, leaf.model, leaf.rules, edit)
+        body = self.wire(leaf).body(self.request, leaf.model, leaf.rules, edit)
         return b"".join(
             (
-                leaf.head,
+                leaf.heads[leaf.api(self.dialect.name)],
                 credential.headers.reveal(),
                 *self._forwarded(leaf, record),
                 b"content-length: %d\r\n\r\n" % len(body),
@@ -189,16 +194,14 @@ class BufferedChat(ChatCall):
             if failure.kind is Kind.FIRST_TOKEN_TIMEOUT:  # nothing came at all: here that is the whole answer's clock
                 failure.kind, failure.message = Kind.READ_TIMEOUT, "the answer did not arrive in time"
             raise
-        if leaf.repair:
-            body = repair_answer(body)
-        seen = read_answer(body)
+        forward, seen = self.wire(leaf).answer(body, repair=leaf.repair)
         self.identify(record, body, seen.finish_reasons)
         if seen.error is None or seen.usage is not None:
             self.book(record, leaf, seen.usage, estimate_output(seen.output_bytes))
         if seen.error is not None:
             raise failed_inside(seen.error, answer.status, self.clock.wall())
         self.judge(record, filtered=seen.filtered, empty=seen.empty)
-        return body
+        return forward
 
     async def _body(self, answer: UpstreamAnswer, until: float) -> bytes:
         try:

@@ -5,6 +5,8 @@ Built once per document by `app.py`; the executor and the exchanges only read it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from lumen_gateway.accounting.prices import Prices
@@ -43,7 +45,7 @@ class Leaf(msgspec.Struct, frozen=True):
     id: str
     provider: str
     origin: Origin
-    head: bytes  # request line and fixed headers, up to where the credential goes
+    heads: Mapping[str, bytes]  # what it speaks, first choice first -> request line and headers, up to the credential's
     model: msgspec.Raw  # upstream id as JSON
     credentials: tuple[Credential, ...]
     rules: ChatRules
@@ -54,3 +56,10 @@ class Leaf(msgspec.Struct, frozen=True):
     images: bool
     forward_headers: frozenset[bytes]  # client headers this provider may see
     kind: str = "openai"  # of its provider; nothing here depends on it, traces name it
+
+    def api(self, dialect: str) -> str:
+        """Return what to speak to it for a client of a dialect.
+
+        The client's own, if it can, so that bytes pass through.
+        """
+        return dialect if dialect in self.heads else next(iter(self.heads))

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from lumen_gateway.clock import Clock
-from lumen_gateway.dialects.chat_answer import DONE, error_frame
-from lumen_gateway.dialects.chat_stream import ChatStream
+from lumen_gateway.dialects.wire import Dialect
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.execution.commit import OpenStream
 from lumen_gateway.execution.exchange import LEAVE_S, failed_inside
@@ -47,7 +46,7 @@ async def relay(stream: OpenStream, outlet: Outlet, clock: Clock) -> Failure | N
     record, answer = stream.record, stream.answer
     try:
         failure, last = await _pump(stream, outlet, clock)
-        outlet.finish(last + _last_event(stream.reader, failure))
+        outlet.finish(last + _last_event(stream, failure))
     except BaseException as exc:
         record.outcome = outcome_of(exc)
         answer.close()
@@ -62,16 +61,16 @@ async def relay(stream: OpenStream, outlet: Outlet, clock: Clock) -> Failure | N
     return failure
 
 
-def final_event(failure: Failure) -> bytes:
+def final_event(failure: Failure, dialect: Dialect) -> bytes:
     """Return the one error frame that ends a broken stream."""
-    return error_frame(failure.kind.row.code, failure.message, failure.kind.row.type)
+    return dialect.error_frame(failure.kind.row.code, failure.message, failure.kind.row.type)
 
 
-def _last_event(reader: ChatStream, failure: Failure | None) -> bytes:
+def _last_event(stream: OpenStream, failure: Failure | None) -> bytes:
     """Return what the end of the stream still lacks: the terminator, our error frame, or nothing."""
     if failure is None:
-        return b"" if reader.done else DONE
-    return b"" if reader.error_shown else final_event(failure)
+        return stream.reader.end()
+    return b"" if stream.reader.error_shown else final_event(failure, stream.dialect)
 
 
 async def _pump(stream: OpenStream, outlet: Outlet, clock: Clock) -> tuple[Failure | None, bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from lumen_gateway.config.schema import Preset
+from lumen_gateway.dialects.chat import ChatRequest, with_messages
 
 _SYSTEM_ROLES = ("system", "developer")
 
@@ -21,6 +22,13 @@ class _Turn(msgspec.Struct, frozen=True):
 
 _decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_turns = msgspec.json.Decoder(list[_Turn]).decode
+
+
+def prompted(preset: Preset, request: ChatRequest) -> ChatRequest:
+    """Return the request with the preset's system prompt in it."""
+    if preset.system_prompt is None:
+        return request
+    return with_messages(request, apply_preset(preset, request.fields["messages"]))
 
 
 def apply_preset(preset: Preset, messages: msgspec.Raw) -> msgspec.Raw:

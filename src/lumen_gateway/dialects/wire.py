@@ -1,0 +1,118 @@
+"""Between a client's dialect and an upstream's: what the executor needs of them, whichever they are.
+
+A `Dialect` is a client's way of speaking: how its requests are read and how our own errors look in it. A `Wire` joins
+it to what an upstream speaks: it writes the upstream's request, and turns the answer, whole or streamed, into the
+client's. Between two speakers of the same dialect a wire passes bytes through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from lumen_gateway.dialects import chat, chat_answer
+from lumen_gateway.dialects.chat import ChatRequest, ChatRules
+from lumen_gateway.dialects.chat_answer import Answer, read_answer
+from lumen_gateway.dialects.chat_repair import repair_answer
+from lumen_gateway.dialects.chat_stream import ChatStream
+from lumen_gateway.dialects.spans import Fields
+from lumen_gateway.dialects.sse import Frame
+from lumen_gateway.records import Usage
+
+Edit = Callable[[Fields], None]
+"""Changes the fields of an upstream's body in place, under the names of Chat Completions."""
+
+
+class Stream(Protocol):
+    """One upstream stream, read along frame by frame. `ChatStream` says what its state means."""
+
+    output: bool
+    output_frames: int
+    error: bytes | None
+    error_shown: bool
+    done: bool
+    dropped: int
+    usage: Usage | None
+    opening: bytes
+
+    @property
+    def finished(self) -> bool:
+        """Whether the answer is complete, terminator or not."""
+        ...
+
+    @property
+    def finish_reasons(self) -> tuple[str, ...]:
+        """The finish reason of each choice that has one, in the words of Chat Completions."""
+        ...
+
+    @property
+    def filtered(self) -> bool:
+        """Whether a content filter ended it before any output."""
+        ...
+
+    @property
+    def empty(self) -> bool:
+        """Whether it ended well with nothing in it."""
+        ...
+
+    def read(self, frame: Frame) -> bytes | None:
+        """Take one frame; return what of it is for the client, None for a frame that is withheld."""
+        ...
+
+    def read_block(self, block: bytes) -> bytes | None:
+        """Take many ordinary frames at once; None, with nothing changed, if they must be read one by one."""
+        ...
+
+    def end(self) -> bytes:
+        """Return what the client's stream still lacks once the upstream's is properly over."""
+        ...
+
+
+class Wire(Protocol):
+    """One client dialect joined to one upstream dialect."""
+
+    def body(self, request: ChatRequest, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:
+        """Write the body of one attempt, from the client's own request and nothing an earlier attempt changed."""
+        ...
+
+    def answer(self, body: bytes, *, repair: bool) -> tuple[bytes, Answer]:
+        """Return an upstream's whole answer as the client's, and the verdict on it.
+
+        Raises: Failure MALFORMED.
+        """
+        ...
+
+    def stream(self, request: ChatRequest, *, repair: bool) -> Stream:
+        """Begin a stream that answers the request."""
+        ...
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """How a client speaks."""
+
+    name: str
+    parse: Callable[[bytes], ChatRequest]
+    error_body: Callable[[str, str, str], bytes]  # code, message, type
+    error_frame: Callable[[str, str, str], bytes]
+
+
+class _ChatThrough:
+    """Chat Completions on both sides."""
+
+    def body(self, request: ChatRequest, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:
+        return chat.upstream_body(request, model, rules, edit)
+
+    def answer(self, body: bytes, *, repair: bool) -> tuple[bytes, Answer]:
+        if repair:
+            body = repair_answer(body)
+        return body, read_answer(body)
+
+    def stream(self, request: ChatRequest, *, repair: bool) -> Stream:
+        return ChatStream(repair=repair, include_usage=request.include_usage)
+
+
+CHAT = Dialect("chat", chat.parse_request, chat_answer.error_body, chat_answer.error_frame)
+WIRES: dict[tuple[str, str], Wire] = {("chat", "chat"): _ChatThrough()}
+"""(client's dialect, upstream's) -> what joins them."""
