@@ -22,6 +22,7 @@ from lumen_gateway.config.load import read_document
 from lumen_gateway.routing.compile import compile_plan
 
 LUMEN = Path(sys.executable).with_name("lumen")
+SHORT = "from lumen_gateway.cli import main, scenes; scenes.SCENES = scenes.SCENES[-2:]; main(['demo'])"
 PATIENCE_S = 60
 
 
@@ -33,7 +34,8 @@ def shown() -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     environ = os.environ | {"TMPDIR": str(tmp_path)}  # one that is killed leaves its folder
-    with subprocess.Popen([LUMEN, "demo"], stdout=subprocess.PIPE, text=True, env=environ) as process:
+    short = (sys.executable, "-c", SHORT)
+    with subprocess.Popen(short, stdout=subprocess.PIPE, text=True, env=environ) as process:
         yield process
         process.kill()
 
