@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,19 +10,24 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from lumen_gateway.cli import demo, scenes
 from lumen_gateway.cli.demo import DOCUMENT, PORTS, command
+from lumen_gateway.cli.scenes import Row, Seen
 from lumen_gateway.config.load import read_document
 from lumen_gateway.routing.compile import compile_plan
 
 LUMEN = Path(sys.executable).with_name("lumen")
+SHORT = "from lumen_gateway.cli import main, scenes; scenes.SCENES = scenes.SCENES[-2:]; main(['demo'])"
 PATIENCE_S = 60
 
 
@@ -33,7 +39,8 @@ def shown() -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     environ = os.environ | {"TMPDIR": str(tmp_path)}  # one that is killed leaves its folder
-    with subprocess.Popen([LUMEN, "demo"], stdout=subprocess.PIPE, text=True, env=environ) as process:
+    short = (sys.executable, "-c", SHORT)
+    with subprocess.Popen(short, stdout=subprocess.PIPE, text=True, env=environ) as process:
         yield process
         process.kill()
 
@@ -54,6 +61,13 @@ def ask(port: int) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
         client.sendall(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body))
         return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def answer_health(listener: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            with listener.accept()[0] as client:
+                client.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
 
 
 def listens(port: int) -> bool:
@@ -87,6 +101,30 @@ def test_table_fits_a_hundred_columns_and_tells_every_outcome(shown: subprocess.
     assert max(map(len, shown.stdout.splitlines())) <= 100
     for said in (*scenes.FAULTS, "not called", "chat>smart>north/big", "502 LM-3003"):
         assert said in shown.stdout
+
+
+def test_table_fits_eighty_columns_and_cuts_nothing_off() -> None:
+    leaves, done = ("north/big", "SSE error", "SSE error"), ("south/big", "ok")
+    rows = [
+        Row("smart stream", Seen("chat>smart>north/big", (leaves, done), "south/big"), True, None, 162_000_000, 0.5),
+        Row("smart", Seen(None, (leaves,), "502 LM-3003"), True, None, None, 0.5),
+    ]
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(demo._table(rows, narrow=True))
+    shown = console.export_text()
+    for said in ("chat>smart>north/big", "north/big SSE error \u00d72", "$0.000162", "502 LM-3003"):
+        assert said in shown
+
+
+def test_another_program_on_the_port_is_not_taken_for_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    free_port = demo._free_port
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        threading.Thread(target=answer_health, args=(taken,), daemon=True).start()
+        ports = [taken.getsockname()[1]]
+        monkeypatch.setattr(demo, "_free_port", lambda wanted: ports.pop() if ports else free_port(wanted))
+        result = CliRunner().invoke(command, ["--once"])
+        taken.shutdown(socket.SHUT_RDWR)
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

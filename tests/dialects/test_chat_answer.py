@@ -150,6 +150,12 @@ def test_usage_names_its_parts() -> None:
         ({"completion_tokens": 5, "prompt_tokens": None}, Usage(0, 5, origin="reported")),
         ({"prompt_tokens": 5, "prompt_tokens_details": None}, Usage(5, 0, origin="reported")),
         ({"prompt_tokens": True, "completion_tokens": -1}, None),
+        ({"prompt_tokens": 10**9, "completion_tokens": 10**9}, Usage(10**9, 10**9, origin="reported")),
+        ({"prompt_tokens": 10**9 + 1, "completion_tokens": 10**300}, None),
+        (
+            {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 2**64}, "cached_tokens": 4},
+            Usage(5, 0, 4, origin="reported"),
+        ),
         ({"total_tokens": 5}, None),
         ({}, None),
         ("5", None),

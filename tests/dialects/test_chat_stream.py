@@ -125,11 +125,30 @@ def test_error_is_found_in_every_form_and_forwarded(piece: bytes, error: Any) ->
 def test_error_in_a_field_of_that_name_is_forwarded_where_clients_look() -> None:
     reader, forwarded = read(b'error: {"message":"data: x"}\n\n')
     assert reader.error == b'{"message":"data: x"}'
-    assert forwarded == b'data: {"message":"data: x"}\n\n'
+    assert forwarded == b'data: {"error":{"message":"data: x"}}\n\n'
+    assert reader.error_shown
 
 
-def test_error_event_that_is_no_json_is_an_error_all_the_same() -> None:
-    assert read(b"event: error\ndata: broken pipe\n\n")[0].error == b"broken pipe"
+def test_error_in_a_field_of_that_name_is_wrapped_once() -> None:
+    assert read(b'error: {"error":"x"}\n\n')[1] == b'data: {"error":"x"}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [('{"error":{"message":"x"}}', True), ('{"message":"x"}', False), ('{"error":null}', False), ('"x"', False)],
+)
+def test_error_event_is_shown_to_clients_only_by_what_it_holds(data: str, shown: bool) -> None:
+    piece = f"event: error\ndata: {data}\n\n".encode()
+    reader, forwarded = read(piece)
+    assert (reader.error, reader.error_shown) == (data.encode(), shown)
+    assert forwarded == piece
+
+
+@pytest.mark.parametrize("piece", [b"event: error\ndata: broken pipe\n\n", b"error: broken pipe\n\n"])
+def test_error_event_that_is_no_json_is_an_error_and_withheld(piece: bytes) -> None:
+    reader, forwarded = read(piece)
+    assert (reader.error, reader.error_shown, reader.dropped) == (b"broken pipe", False, 1)
+    assert forwarded == b""
 
 
 @pytest.mark.parametrize("finish", ["error", "abort", "insufficient_system_resource"])

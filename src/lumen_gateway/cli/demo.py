@@ -29,8 +29,11 @@ from lumen_gateway.cli.scenes import HOST, OK, Notes, Provider, Row, Stage
 
 PORT = 8080
 START_S = 20.0
+LISTENING = "serving on http://"  # in the gateway's log
 HEALTH = b"GET /health HTTP/1.1\r\nhost: %b\r\n\r\n" % HOST.encode()
-WIDTH = 100  # where the output is no terminal
+WIDTH = 100  # that the whole table takes, and where the output is no terminal
+COLUMNS = ("request", "route", "attempts", "served by", "tokens", "cost", "ms")
+NUMBERS = frozenset({"tokens", "cost", "ms"})
 DOCUMENT = Path(__file__).with_name("demo.toml")
 PORTS = {"north": 9101, "south": 9102}  # that stand in it
 GATEWAY = (sys.executable, "-c", "from lumen_gateway.cli.demo import serve; serve()")
@@ -63,8 +66,8 @@ async def _demo(console: Console, once: bool) -> bool:
     notes: Notes = []
     with tempfile.TemporaryDirectory(prefix="lumen-demo-") as folder:
         async with Provider("north", notes) as north, Provider("south", notes) as south:
-            document, port = _document(Path(folder), (north, south)), _free_port()
-            async with _gateway(document, port) as gateway:
+            document = _document(Path(folder), (north, south))
+            async with _gateway(document) as (gateway, port):
                 good = await _play(console, Stage((north, south), notes, document, port))
                 if not once:
                     console.print(_invitation(document, port), soft_wrap=True, highlight=False)
@@ -78,7 +81,7 @@ async def _play(console: Console, stage: Stage) -> bool:
     finally:
         await stage.close()
     console.print()
-    console.print(_table(rows))
+    console.print(_table(rows, narrow=console.width < WIDTH))
     console.print()
     good = sum(row.good for row in rows)
     console.print(f"{good} of {len(rows)} went as scripted.\n", style="green" if good == len(rows) else "bold red")
@@ -98,39 +101,51 @@ def _document(folder: Path, providers: Sequence[Provider]) -> Path:
     return path
 
 
-def _free_port() -> int:
-    """Return the port of the docs, or any other when that is taken."""
+def _free_port(wanted: int) -> int:
+    """Return the wanted port, or any other when that is taken."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, PORT))
+            probe.bind((HOST, wanted))
         except OSError:
             probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 @contextlib.asynccontextmanager
-async def _gateway(document: Path, port: int) -> AsyncIterator[Process]:
-    """Run `lumen serve`; drain it on the way out.
+async def _gateway(document: Path) -> AsyncIterator[tuple[Process, int]]:
+    """Run `lumen serve` on a free port; drain it on the way out."""
+    log = document.with_suffix(".log")
+    async with contextlib.AsyncExitStack() as stack:
+        for wanted in (PORT, 0):  # a second demo may take a port between our look and our gateway's start
+            port = _free_port(wanted)
+            process = await stack.enter_async_context(_process(document, port, log))
+            if await _answers(process, port, log):
+                break
+        else:
+            raise click.ClickException(f"the gateway did not start:\n{log.read_text()}")
+        yield process, port
+
+
+@contextlib.asynccontextmanager
+async def _process(document: Path, port: int, log: Path) -> AsyncIterator[Process]:
+    """Start a gateway; drain it on the way out.
 
     A session of its own keeps the terminal's Ctrl-C from reaching it a second time, which would cut requests off. Its
     standard input is a pipe that ends with this process, however that comes about.
     """
     environ = {name: value for name, value in os.environ.items() if not name.startswith("LUMEN_")}  # no overlay
     arguments = ("serve", "-c", str(document), "--host", HOST, "--port", str(port))
-    with document.with_suffix(".log").open("w+") as log:
+    with log.open("w") as output:
         process = await asyncio.create_subprocess_exec(
-            *GATEWAY, *arguments, stdin=PIPE, stdout=log, stderr=log, env=environ, start_new_session=True
+            *GATEWAY, *arguments, stdin=PIPE, stdout=output, stderr=output, env=environ, start_new_session=True
         )
-        try:
-            if not await _answers(process, port):
-                log.seek(0)
-                raise click.ClickException(f"the gateway did not start:\n{log.read()}")
-            yield process
-        finally:
-            if process.returncode is None:
-                process.terminate()
-            await process.wait()
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
 
 
 def serve() -> None:
@@ -145,15 +160,22 @@ def _outlive_nobody() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-async def _answers(process: Process, port: int) -> bool:
-    """Return whether the gateway answers before it ends or the time is over."""
+async def _answers(process: Process, port: int, log: Path) -> bool:
+    """Return whether the gateway answers before it ends or the time is over.
+
+    What answers on the port is ours only once our log says that we have it.
+    """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(START_S):
             while process.returncode is None:
-                with contextlib.suppress(OSError):
+                if _has_the_port(log):
                     return await _is_healthy(port)
                 await asyncio.sleep(0.02)
     return False
+
+
+def _has_the_port(log: Path) -> bool:
+    return LISTENING in log.read_text()
 
 
 async def _is_healthy(port: int) -> bool:
@@ -168,28 +190,30 @@ async def _is_healthy(port: int) -> bool:
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _table(rows: Sequence[Row]) -> Table:
+def _table(rows: Sequence[Row], *, narrow: bool) -> Table:
+    """Draw the rows. A narrow table leaves out what its other columns let one guess."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for header in ("request", "route", "attempts", "served by"):
-        table.add_column(header)
-    for header in ("tokens", "cost", "ms"):
-        table.add_column(header, justify="right")
+    names = ("request", "route", "attempts", "cost", "ms") if narrow else COLUMNS
+    for name in names:
+        table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
     for row in rows:
-        table.add_row(*_cells(row), style=None if row.good else "red")
+        cells = _cells(row, narrow=narrow)
+        table.add_row(*(cells[name] for name in names), style=None if row.good else "red")
     return table
 
 
-def _cells(row: Row) -> tuple[str | Text, ...]:
+def _cells(row: Row, *, narrow: bool) -> dict[str, str | Text]:
     seen, usage = row.seen, row.usage
-    return (
-        Text(row.request, "bold"),
-        seen.route or "-",
-        Text("\n").join(_attempt(leaf, outcomes) for leaf, *outcomes in seen.attempts),
-        seen.served_by,
-        "-" if usage is None else f"{usage.input}+{usage.output}",
-        "-" if row.cost_pico is None else f"${row.cost_pico / 1e12:.6f}",
-        f"{row.seconds * 1000:.0f}",
-    )
+    no_route = seen.served_by if narrow else "-"
+    return {
+        "request": Text(row.request, "bold"),
+        "route": seen.route or no_route,
+        "attempts": Text("\n").join(_attempt(leaf, outcomes) for leaf, *outcomes in seen.attempts),
+        "served by": seen.served_by,
+        "tokens": "-" if usage is None else f"{usage.input}+{usage.output}",
+        "cost": "-" if row.cost_pico is None else f"${row.cost_pico / 1e12:.6f}",
+        "ms": f"{row.seconds * 1000:.0f}",
+    }
 
 
 def _attempt(leaf: str, outcomes: Sequence[str]) -> Text:

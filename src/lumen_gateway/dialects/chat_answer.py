@@ -18,6 +18,7 @@ DONE = b"data: [DONE]\n\n"
 NO_ERROR = msgspec.Raw(b"null")
 FAILED_FINISHES = frozenset({"error", "insufficient_system_resource", "abort"})
 """Finish reasons of an upstream that gave up: OpenRouter and Mistral, DeepSeek (overloaded), SGLang."""
+MAX_TOKENS = 1_000_000_000  # of one answer; a larger count is no count, and sums must stay within 64 bits
 
 _encode = msgspec.json.Encoder().encode
 
@@ -200,14 +201,11 @@ def read_usage(usage: object) -> Usage | None:
 
 
 def _count(value: object) -> int | None:
-    return value if type(value) is int and value >= 0 else None
+    return value if type(value) is int and 0 <= value <= MAX_TOKENS else None
 
 
 def _first(*values: object) -> int | None:
-    for value in values:
-        if type(value) is int and value >= 0:
-            return value
-    return None
+    return next((count for count in map(_count, values) if count is not None), None)
 
 
 def _object(value: object) -> dict[str, Any]:

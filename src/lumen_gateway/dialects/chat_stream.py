@@ -232,22 +232,30 @@ class ChatStream:
         if self.error is None:
             self.error, self.error_shown = payload, shown
 
-    def _read_error_event(self, raw: bytes, data: bytes) -> bytes:
-        self._fail(data)
+    def _read_error_event(self, raw: bytes, data: bytes) -> bytes | None:
+        """An error by its name. SDKs look for `error` in what they can parse, so it is shown only where that is."""
+        try:
+            _check_json(data)
+        except _UNREADABLE:
+            self._fail(data, shown=False)
+            self.dropped += 1
+            return None
+        shown = _says_error(data)
         if _DATA_LINE.search(raw):
+            self._fail(data, shown=shown)
             return raw
-        return b"data: " + data.replace(b"\n", b"\ndata: ") + b"\n\n"  # from a field named `error`: no SDK looks there
+        self._fail(data)
+        payload = data if shown else wrap_error(msgspec.Raw(data))  # from a field named `error`: no SDK looks there
+        return b"data: " + payload.replace(b"\n", b"\ndata: ") + b"\n\n"
 
     def _read_odd(self, raw: bytes, data: bytes) -> bytes | None:
         """Not a chunk, but JSON perhaps: then the client's to judge, unless it says that it is an error."""
         try:
             _check_json(data)
-            if is_error(_decode_error_only(data).error):
-                self._fail(data)
-        except msgspec.ValidationError:
-            pass  # no object
         except _UNREADABLE:
             return self._read_broken(raw, data)
+        if _says_error(data):
+            self._fail(data)
         return raw
 
     def _read_broken(self, raw: bytes, data: bytes) -> bytes | None:
@@ -256,6 +264,14 @@ class ChatStream:
             return raw
         self.dropped += 1
         return None
+
+
+def _says_error(data: bytes) -> bool:
+    """Say whether JSON is an object with an error on top."""
+    try:
+        return is_error(_decode_error_only(data).error)
+    except msgspec.ValidationError:
+        return False
 
 
 def _may_deviate(chunk: _Chunk) -> bool:
