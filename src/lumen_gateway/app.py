@@ -130,14 +130,19 @@ def _policies(resilience: Resilience) -> tuple[RetryPolicy, BreakerPolicy]:
 def _leaf(config: Config, provider: Provider, model: Model, secrets: Mapping[str, str]) -> Leaf:
     kind = table.KINDS[provider.kind]
     upstream_id = model.upstream_id or model.id
-    endpoint = table.endpoint(kind, provider.base_url, upstream_id, provider.api_version)
+    endpoints = {
+        api: table.endpoint(kind, provider.base_url, upstream_id, provider.api_version, api=api)
+        for api in model.apis or kind.apis
+    }
+    endpoint = next(iter(endpoints.values()))
     connect_ms = provider.connect_timeout_ms or config.resilience.connect_timeout_ms
     return Leaf(
         id=model.id,
         provider=provider.name,
         kind=provider.kind,
         origin=Origin(endpoint.scheme, endpoint.host, endpoint.port, connect_ms / 1000),
-        heads={"chat": _head(endpoint)},
+        heads={api: _head(endpoint) for api, endpoint in endpoints.items()},
+        fields=table.DEFAULT_FIELDS,
         model=msgspec.Raw(msgspec.json.encode(upstream_id)),
         credentials=_credentials(kind, provider, model, secrets),
         rules=table.chat_rules(kind, provider.base_url, upstream_id),

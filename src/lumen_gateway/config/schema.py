@@ -45,7 +45,7 @@ Capability = Annotated[
 ]
 Api = Annotated[
     Literal["chat", "responses", "messages", "gemini", "converse", "cohere"],
-    unbuilt_values("responses", "messages", "gemini", "converse", "cohere"),
+    unbuilt_values("responses", "gemini", "converse", "cohere"),
 ]
 Strategy = Literal["single", "fallback", "split", "switch"]
 TriggerName = Literal[
@@ -92,7 +92,6 @@ ProviderKind = Literal[
     "voyage",
 ]
 UNBUILT_KINDS = unbuilt_values(
-    "anthropic",
     "bedrock",
     "cohere",
     "google",

@@ -100,22 +100,28 @@ class ChatCall(msgspec.Struct):
 
     def payload(self, leaf: Leaf, credential: Credential, attempt: Attempt, record: AttemptRecord) -> bytes:
         """Build the whole request for this leaf afresh from the client's own body."""
-        edits = attempt.edits
+        api, edits = leaf.api(self.dialect.name), attempt.edits
         edit = None if edits is overrides.NO_EDITS else lambda fields: overrides.apply(edits, fields)
         body = self.wire(leaf).body(self.request, leaf.model, leaf.rules, edit)
         return b"".join(
             (
-                leaf.heads[leaf.api(self.dialect.name)],
+                leaf.heads[api],
                 credential.headers.reveal(),
-                *self._forwarded(leaf, record),
+                *self._forwarded(leaf, api, record),
                 b"content-length: %d\r\n\r\n" % len(body),
                 body,
             )
         )
 
-    def _forwarded(self, leaf: Leaf, record: AttemptRecord) -> list[bytes]:
-        """Return the client's header lines that this upstream may see, its trace context as ours where we trace."""
+    def _forwarded(self, leaf: Leaf, api: str, record: AttemptRecord) -> list[bytes]:
+        """Return the header lines that depend on the request.
+
+        The client's that this upstream may see, its trace context as ours where we trace, and what the api needs besides.
+        """
         fields = [field for field in self.headers if field[0] in leaf.forward_headers]
+        for needed in leaf.fields.get(api, ()):
+            if all(field[0] != needed[0] for field in fields):
+                fields.append(needed)
         if self.trace is not None:
             fields = trace_context.without_context(fields) + self.trace.call(record)
         elif fields:

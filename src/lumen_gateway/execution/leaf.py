@@ -55,6 +55,7 @@ class Leaf(msgspec.Struct, frozen=True):
     streams: bool
     images: bool
     forward_headers: frozenset[bytes]  # client headers this provider may see
+    fields: Mapping[str, tuple[tuple[bytes, bytes], ...]] = {}  # per api: sent unless the client sends its own
     kind: str = "openai"  # of its provider; nothing here depends on it, traces name it
 
     def api(self, dialect: str) -> str:

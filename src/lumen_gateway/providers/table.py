@@ -1,4 +1,4 @@
-"""Every kind of upstream that speaks Chat Completions, one row each: address, key header, and where it differs.
+"""Every kind of upstream, one row each: what it speaks, address, key header, and where it differs.
 
 A new compatible provider is a row here, its name in `config/schema.py` and a line in docs/providers.md; a kind that
 behaves differently gets a module of its own (`azure.py`). Rows hold plain values; configuration is handed in.
@@ -18,6 +18,10 @@ from lumen_gateway.redact import Secret
 
 _PORTS = {"http": 80, "https": 443}
 _OPENAI_HOST = "api.openai.com"
+PATHS = {"chat": "/chat/completions", "messages": "/messages"}
+"""What is spoken -> path of it, below the base URL and the kind's root."""
+DEFAULT_FIELDS = {"messages": ((b"anthropic-version", b"2023-06-01"),)}
+"""What is spoken -> header fields it needs, sent unless the client's own take their place."""
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -26,8 +30,9 @@ class Kind(msgspec.Struct, frozen=True):
     name: str
     base_url: str | None = None  # None: the document must name one
     keyless: bool = False  # works without a key
-    key_header: Literal["authorization", "api-key"] = "authorization"
-    chat_path: str = "/chat/completions"  # below the base URL
+    key_header: Literal["authorization", "api-key", "x-api-key"] = "authorization"
+    apis: tuple[str, ...] = ("chat",)  # what it speaks, where a model does not say
+    root: str = ""  # of every path, below the base URL
     include_usage: bool = True  # takes stream_options.include_usage
     repair: bool = False  # deviates from the dialect, see dialects/chat_repair.py
     max_tokens_field: str | None = None  # the only one it honours, for every model
@@ -43,7 +48,7 @@ KINDS: dict[str, Kind] = {
         # max_completion_tokens (OpenOats 319); reports usage unasked. A recorded stream has a tool call without index.
         Kind("mistral", "https://api.mistral.ai/v1", include_usage=False, repair=True, max_tokens_field="max_tokens"),
         # Its server knows max_tokens only (openai/openai.go, ChatCompletionRequest); the base URL is the server's root.
-        Kind("ollama", keyless=True, chat_path="/v1/chat/completions", max_tokens_field="max_tokens"),
+        Kind("ollama", keyless=True, root="/v1", max_tokens_field="max_tokens"),
         Kind("vllm", keyless=True),
         Kind("groq", "https://api.groq.com/openai/v1"),
         Kind("together", "https://api.together.xyz/v1"),
@@ -56,6 +61,7 @@ KINDS: dict[str, Kind] = {
         Kind("deepinfra", "https://api.deepinfra.com/v1/openai"),
         Kind("huggingface", "https://router.huggingface.co/v1"),
         Kind("cloudflare"),
+        Kind("anthropic", "https://api.anthropic.com", key_header="x-api-key", apis=("messages",), root="/v1"),
     )
 }
 
@@ -77,7 +83,7 @@ def _is_openai(kind: Kind, base_url: str | None) -> bool:
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where a model's chat calls go. `path` includes the query."""
+    """Where a model's calls go. `path` includes the query."""
 
     scheme: str
     host: str
@@ -91,8 +97,10 @@ class Endpoint(msgspec.Struct, frozen=True):
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def endpoint(kind: Kind, base_url: str | None, upstream_id: str, api_version: str | None = None) -> Endpoint:
-    """Return where chat calls for a model go.
+def endpoint(
+    kind: Kind, base_url: str | None, upstream_id: str, api_version: str | None = None, *, api: str = "chat"
+) -> Endpoint:
+    """Return where calls for a model go that speak `api`.
 
     Raises: ValueError that says what is wrong with the base URL.
     """
@@ -110,13 +118,13 @@ def endpoint(kind: Kind, base_url: str | None, upstream_id: str, api_version: st
     elif parts.query:
         raise ValueError("base_url must hold no query")
     else:
-        path = root + kind.chat_path
+        path = root + kind.root + PATHS[api]
     port = _PORTS[parts.scheme] if parts.port is None else parts.port
     return Endpoint(parts.scheme, parts.hostname, port, path)
 
 
 def key_line(kind: Kind, key: Secret) -> Secret:
     """Return the header line that carries a key, line end included."""
-    if kind.key_header == "api-key":
-        return Secret(b"api-key: " + key.reveal() + b"\r\n")
+    if kind.key_header != "authorization":
+        return Secret(kind.key_header.encode() + b": " + key.reveal() + b"\r\n")
     return Secret(b"authorization: Bearer " + key.reveal() + b"\r\n")
