@@ -264,7 +264,7 @@ class FastLane(HttpToolsProtocol):
             call.refusal = Failure(Kind.INTERNAL, "the gateway failed; its log has the details")
         if call.refusal is not None:
             log.refused(call.request_id, call.refusal)
-            call.send(*respond.failure_answer(call.refusal))
+            call.send(*respond.failure_answer(call.refusal, respond.dialect_of(call.path)))
         elif work is not None:
             call.task = self.loop.create_task(work, name=call.request_id)
             self.tasks.add(call.task)

@@ -28,9 +28,8 @@ from lumen_gateway.accounting.ledger import Admission, Ledger
 from lumen_gateway.call import Call
 from lumen_gateway.clock import Clock
 from lumen_gateway.config.schema import Server
-from lumen_gateway.dialects.chat import ChatRequest
 from lumen_gateway.dialects.trace_context import Fields
-from lumen_gateway.dialects.wire import CHAT, Dialect
+from lumen_gateway.dialects.wire import CHAT, MESSAGES, ClientRequest, Dialect
 from lumen_gateway.errors import Failure, Kind, invalid
 from lumen_gateway.execution.breaker import BreakerPolicy
 from lumen_gateway.execution.commit import OpenStream, StreamedChat
@@ -88,7 +87,7 @@ class Routed(msgspec.Struct):
     snapshot: Snapshot
     call: Call
     dialect: Dialect
-    request: ChatRequest
+    request: ClientRequest
     entry: Entry
     attempts: tuple[Attempt, ...]
     record: RequestRecord
@@ -159,6 +158,7 @@ class Gateway:
         self.cutting = False
         self.routes: dict[str, dict[str, Route]] = {
             "/v1/chat/completions": {"POST": partial(self.chat, CHAT)},
+            "/v1/messages": {"POST": partial(self.chat, MESSAGES)},
             "/v1/models": {"GET": self.list_models},
             "/health": {"GET": self.health},
         }
@@ -366,7 +366,7 @@ def _check_media(call: Call) -> None:
         raise invalid("a chat request is JSON; send it with the header content-type: application/json")
 
 
-def _able(attempts: tuple[Attempt, ...], leaves: Mapping[str, Leaf], request: ChatRequest) -> tuple[Attempt, ...]:
+def _able(attempts: tuple[Attempt, ...], leaves: Mapping[str, Leaf], request: ClientRequest) -> tuple[Attempt, ...]:
     """Drop the leaves that cannot take this request; if none is left, the first one's reason is the answer."""
     images = request.has_images()
     if not images and not request.stream:

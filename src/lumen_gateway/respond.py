@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from lumen_gateway import __version__
-from lumen_gateway.dialects.wire import CHAT, Dialect
+from lumen_gateway.dialects.wire import CHAT, MESSAGES, Dialect
 from lumen_gateway.errors import Failure
 from lumen_gateway.records import RequestRecord
 from lumen_gateway.routing.plan import Attempt
@@ -66,13 +66,18 @@ def _header_value(value: str) -> bytes:
     return value.encode("ascii", "backslashreplace") if value.isprintable() else ascii(value)[1:-1].encode()
 
 
+def dialect_of(path: str) -> Dialect:
+    """Return the dialect in which a path tells its errors."""
+    return MESSAGES if path.startswith("/v1/messages") else CHAT
+
+
 def failure_answer(failure: Failure, dialect: Dialect = CHAT) -> tuple[int, bytes, bytes]:
     """Return status, header lines and body of an error answer, in the envelope of the dialect."""
     row = failure.kind.row
     headers = JSON + header_lines(failure.headers)
     if failure.retry_after_s is not None and failure.status in {429, 503}:
         headers += b"retry-after: %d\r\n" % math.floor(max(failure.retry_after_s, 0.0))
-    return failure.status, headers, dialect.error_body(row.code, failure.message, row.type)
+    return failure.status, headers, dialect.error_body(row.code, failure.message, row.type, failure.status)
 
 
 def served(record: RequestRecord, attempts: Sequence[Attempt]) -> bytes:

@@ -6,7 +6,9 @@ whoever books it. Reported usage is read by the dialects.
 
 from __future__ import annotations
 
+from lumen_gateway.dialects import messages
 from lumen_gateway.dialects.chat import ChatRequest
+from lumen_gateway.dialects.wire import ClientRequest
 
 _BYTES_PER_TOKEN = 4
 _MESSAGE_TOKENS = 4  # role and separators of one message
@@ -22,6 +24,11 @@ def estimate_text(text: str) -> int:
 def estimate_output(size_bytes: int) -> int:
     """Return the tokens of a text of that many bytes."""
     return -(-size_bytes // _BYTES_PER_TOKEN)
+
+
+def estimate(request: ClientRequest) -> int:
+    """Return the input tokens of a client's request, whatever its dialect."""
+    return estimate_chat(request) if isinstance(request, ChatRequest) else messages.estimate(request)
 
 
 def estimate_chat(request: ChatRequest) -> int:

@@ -1,7 +1,7 @@
 """Between a client's dialect and an upstream's: what the executor needs of them, whichever they are.
 
 A `Dialect` is a client's way of speaking: how its requests are read and how our own errors look in it. A `Wire` joins
-it to what an upstream speaks: it writes the upstream's request, and turns the answer, whole or streamed, into the
+it to what an upstream speaks: it writes the upstream's request and turns the answer, whole or streamed, into the
 client's. Between two speakers of the same dialect a wire passes bytes through.
 """
 
@@ -12,15 +12,19 @@ from typing import Protocol
 
 import msgspec
 
-from lumen_gateway.dialects import chat, chat_answer
+from lumen_gateway.dialects import chat, chat_answer, messages, messages_answer
 from lumen_gateway.dialects.chat import ChatRequest, ChatRules
-from lumen_gateway.dialects.chat_answer import Answer, read_answer
+from lumen_gateway.dialects.chat_answer import Answer
 from lumen_gateway.dialects.chat_repair import repair_answer
 from lumen_gateway.dialects.chat_stream import ChatStream
+from lumen_gateway.dialects.messages import MessagesRequest
+from lumen_gateway.dialects.messages_stream import MessagesStream
 from lumen_gateway.dialects.spans import Fields
 from lumen_gateway.dialects.sse import Frame
 from lumen_gateway.records import Usage
 
+ClientRequest = ChatRequest | MessagesRequest
+"""A client's request in its own dialect; what routing and accounting ask of one, each of them answers."""
 Edit = Callable[[Fields], None]
 """Changes the fields of an upstream's body in place, under the names of Chat Completions."""
 
@@ -34,8 +38,12 @@ class Stream(Protocol):
     error_shown: bool
     done: bool
     dropped: int
-    usage: Usage | None
     opening: bytes
+
+    @property
+    def usage(self) -> Usage | None:
+        """What it used, as far as it is known."""
+        ...
 
     @property
     def finished(self) -> bool:
@@ -73,7 +81,7 @@ class Stream(Protocol):
 class Wire(Protocol):
     """One client dialect joined to one upstream dialect."""
 
-    def body(self, request: ChatRequest, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:
+    def body(self, request: ClientRequest, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:
         """Write the body of one attempt, from the client's own request and nothing an earlier attempt changed."""
         ...
 
@@ -84,35 +92,56 @@ class Wire(Protocol):
         """
         ...
 
-    def stream(self, request: ChatRequest, *, repair: bool) -> Stream:
+    def stream(self, request: ClientRequest, *, repair: bool) -> Stream:
         """Begin a stream that answers the request."""
         ...
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """How a client speaks."""
+    """How a client speaks. Errors take code, message, type and, for a whole answer, the status it goes out with."""
 
     name: str
-    parse: Callable[[bytes], ChatRequest]
-    error_body: Callable[[str, str, str], bytes]  # code, message, type
+    parse: Callable[[bytes], ClientRequest]
+    error_body: Callable[[str, str, str, int], bytes]
     error_frame: Callable[[str, str, str], bytes]
 
 
 class _ChatThrough:
     """Chat Completions on both sides."""
 
-    def body(self, request: ChatRequest, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:
+    def body(self, request: ClientRequest, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:
+        assert isinstance(request, ChatRequest)
         return chat.upstream_body(request, model, rules, edit)
 
     def answer(self, body: bytes, *, repair: bool) -> tuple[bytes, Answer]:
         if repair:
             body = repair_answer(body)
-        return body, read_answer(body)
+        return body, chat_answer.read_answer(body)
 
-    def stream(self, request: ChatRequest, *, repair: bool) -> Stream:
+    def stream(self, request: ClientRequest, *, repair: bool) -> Stream:
         return ChatStream(repair=repair, include_usage=request.include_usage)
 
 
-CHAT = Dialect("chat", chat.parse_request, chat_answer.error_body, chat_answer.error_frame)
-WIRES: dict[tuple[str, str], Wire] = {("chat", "chat"): _ChatThrough()}
+class _MessagesThrough:
+    """Anthropic Messages on both sides. Nobody is known to deviate from it, so there is nothing to repair."""
+
+    def body(self, request: ClientRequest, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:  # noqa: ARG002 - of chat
+        assert isinstance(request, MessagesRequest)
+        return messages.upstream_body(request, model, edit)
+
+    def answer(self, body: bytes, *, repair: bool) -> tuple[bytes, Answer]:  # noqa: ARG002 - of chat
+        return body, messages_answer.read_answer(body)
+
+    def stream(self, request: ClientRequest, *, repair: bool) -> Stream:  # noqa: ARG002 - of chat
+        return MessagesStream()
+
+
+def _chat_error(code: str, message: str, type: str, status: int) -> bytes:  # noqa: A002, ARG001 - as in `Dialect`
+    return chat_answer.error_body(code, message, type)
+
+
+CHAT = Dialect("chat", chat.parse_request, _chat_error, chat_answer.error_frame)
+MESSAGES = Dialect("messages", messages.parse_request, messages_answer.error_body, messages_answer.error_frame)
+
+WIRES: dict[tuple[str, str], Wire] = {("chat", "chat"): _ChatThrough(), ("messages", "messages"): _MessagesThrough()}
 """(client's dialect, upstream's) -> what joins them."""

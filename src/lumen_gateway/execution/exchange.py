@@ -12,12 +12,11 @@ from typing import Protocol
 import msgspec
 
 from lumen_gateway.accounting.prices import cost
-from lumen_gateway.accounting.tokens import estimate_chat, estimate_output
+from lumen_gateway.accounting.tokens import estimate, estimate_output
 from lumen_gateway.clock import Clock
 from lumen_gateway.dialects import trace_context
-from lumen_gateway.dialects.chat import ChatRequest
 from lumen_gateway.dialects.chat_answer import Identity, read_identity
-from lumen_gateway.dialects.wire import CHAT, WIRES, Dialect, Wire
+from lumen_gateway.dialects.wire import CHAT, WIRES, ClientRequest, Dialect, Wire
 from lumen_gateway.errors import Failure, Kind, Trigger
 from lumen_gateway.execution.deadline import earliest
 from lumen_gateway.execution.leaf import Credential, Leaf
@@ -84,7 +83,7 @@ class Trace(Protocol):
 class ChatCall(msgspec.Struct):
     """What every try of one chat request has in common."""
 
-    request: ChatRequest
+    request: ClientRequest
     attempts: tuple[Attempt, ...]
     headers: list[tuple[bytes, bytes]]  # the client's, lower-case names
     total_at_s: float
@@ -116,7 +115,7 @@ class ChatCall(msgspec.Struct):
     def _forwarded(self, leaf: Leaf, api: str, record: AttemptRecord) -> list[bytes]:
         """Return the header lines that depend on the request.
 
-        The client's that this upstream may see, its trace context as ours where we trace, and what the api needs besides.
+        The client's that this upstream may see, its trace context as ours where we trace, and what the api needs.
         """
         fields = [field for field in self.headers if field[0] in leaf.forward_headers]
         for needed in leaf.fields.get(api, ()):
@@ -181,7 +180,7 @@ class ChatCall(msgspec.Struct):
 
     def book(self, record: AttemptRecord, leaf: Leaf, reported: Usage | None, output_tokens: int) -> None:
         """Add what one try used: the upstream's numbers, else an estimate marked as one."""
-        usage = reported or Usage(estimate_chat(self.request), output_tokens, origin="estimated")
+        usage = reported or Usage(estimate(self.request), output_tokens, origin="estimated")
         record.usage = added(record.usage, usage)
         if leaf.prices is not None:
             record.cost_pico = (record.cost_pico or 0) + cost(usage, leaf.prices)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from lumen_gateway.config.schema import Preset
-from lumen_gateway.dialects.chat import ChatRequest, with_messages
+from lumen_gateway.dialects.chat import with_messages
+from lumen_gateway.dialects.messages import MessagesRequest, with_system
+from lumen_gateway.dialects.wire import ClientRequest
 
 _SYSTEM_ROLES = ("system", "developer")
 
@@ -24,10 +26,12 @@ _decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_turns = msgspec.json.Decoder(list[_Turn]).decode
 
 
-def prompted(preset: Preset, request: ChatRequest) -> ChatRequest:
+def prompted(preset: Preset, request: ClientRequest) -> ClientRequest:
     """Return the request with the preset's system prompt in it."""
     if preset.system_prompt is None:
         return request
+    if isinstance(request, MessagesRequest):
+        return with_system(request, preset.system_prompt, preset.system_prompt_mode)
     return with_messages(request, apply_preset(preset, request.fields["messages"]))
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Self
 
-from lumen_gateway.accounting.tokens import estimate_chat
-from lumen_gateway.dialects.chat import ChatRequest
+from lumen_gateway.accounting.tokens import estimate
+from lumen_gateway.dialects.wire import ClientRequest
 from lumen_gateway.records import ANONYMOUS, Caller
 
 Scalar = str | float | bool
@@ -22,9 +22,9 @@ _ASKED_OF_REQUEST = ("stream", "has_images", "has_tools", "input_tokens", "docum
 _Sources = Mapping[str, Callable[[Any], object]]  # fact -> how to compute it from the request
 _CHAT: _Sources = {
     "stream": lambda request: request.stream,
-    "has_images": ChatRequest.has_images,
-    "has_tools": ChatRequest.has_tools,
-    "input_tokens": estimate_chat,
+    "has_images": lambda request: request.has_images(),
+    "has_tools": lambda request: request.has_tools(),
+    "input_tokens": estimate,
 }
 
 
@@ -71,7 +71,7 @@ class Facts:
     @classmethod
     def of_chat(
         cls,
-        request: ChatRequest,
+        request: ClientRequest,
         header_fields: Iterable[tuple[bytes, bytes]],
         metadata: Mapping[str, Scalar] | None,
         caller: Caller,
