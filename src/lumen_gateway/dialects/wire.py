@@ -32,13 +32,40 @@ Edit = Callable[[Fields], None]
 class Stream(Protocol):
     """One upstream stream, read along frame by frame. `ChatStream` says what its state means."""
 
-    output: bool
-    output_frames: int
-    error: bytes | None
-    error_shown: bool
-    done: bool
-    dropped: int
-    opening: bytes
+    @property
+    def output(self) -> bool:
+        """Whether there has been output."""
+        ...
+
+    @property
+    def output_frames(self) -> int:
+        """How many frames held output."""
+        ...
+
+    @property
+    def error(self) -> bytes | None:
+        """The payload of the first error frame."""
+        ...
+
+    @property
+    def error_shown(self) -> bool:
+        """Whether clients take that frame, as forwarded, for an error."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """Whether the terminator was seen."""
+        ...
+
+    @property
+    def dropped(self) -> int:
+        """How many frames were withheld because they are not JSON."""
+        ...
+
+    @property
+    def opening(self) -> bytes:
+        """The data of the frame in which the answer names itself."""
+        ...
 
     @property
     def usage(self) -> Usage | None:
@@ -81,18 +108,19 @@ class Stream(Protocol):
 class Wire(Protocol):
     """One client dialect joined to one upstream dialect."""
 
-    def body(self, request: ClientRequest, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:
+    def body(self, request: ClientRequest, model: msgspec.Raw, rules: ChatRules, edit: Edit | None, /) -> bytes:
         """Write the body of one attempt, from the client's own request and nothing an earlier attempt changed."""
         ...
 
-    def answer(self, body: bytes, *, repair: bool) -> tuple[bytes, Answer]:
+    def answer(self, body: bytes, /, *, repair: bool, created: int) -> tuple[bytes, Answer]:
         """Return an upstream's whole answer as the client's, and the verdict on it.
 
+        Units:  `created` is the time of the answer, in seconds since the epoch.
         Raises: Failure MALFORMED.
         """
         ...
 
-    def stream(self, request: ClientRequest, *, repair: bool) -> Stream:
+    def stream(self, request: ClientRequest, /, *, repair: bool, created: int) -> Stream:
         """Begin a stream that answers the request."""
         ...
 
@@ -113,26 +141,26 @@ class _ChatThrough:
         assert isinstance(request, ChatRequest)
         return chat.upstream_body(request, model, rules, edit)
 
-    def answer(self, body: bytes, *, repair: bool) -> tuple[bytes, Answer]:
+    def answer(self, body: bytes, *, repair: bool, **_: object) -> tuple[bytes, Answer]:
         if repair:
             body = repair_answer(body)
         return body, chat_answer.read_answer(body)
 
-    def stream(self, request: ClientRequest, *, repair: bool) -> Stream:
+    def stream(self, request: ClientRequest, *, repair: bool, **_: object) -> Stream:
         return ChatStream(repair=repair, include_usage=request.include_usage)
 
 
 class _MessagesThrough:
     """Anthropic Messages on both sides. Nobody is known to deviate from it, so there is nothing to repair."""
 
-    def body(self, request: ClientRequest, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:  # noqa: ARG002 - of chat
+    def body(self, request: ClientRequest, model: msgspec.Raw, _: ChatRules, edit: Edit | None) -> bytes:
         assert isinstance(request, MessagesRequest)
         return messages.upstream_body(request, model, edit)
 
-    def answer(self, body: bytes, *, repair: bool) -> tuple[bytes, Answer]:  # noqa: ARG002 - of chat
+    def answer(self, body: bytes, **_: object) -> tuple[bytes, Answer]:
         return body, messages_answer.read_answer(body)
 
-    def stream(self, request: ClientRequest, *, repair: bool) -> Stream:  # noqa: ARG002 - of chat
+    def stream(self, _: ClientRequest, **__: object) -> Stream:
         return MessagesStream()
 
 

@@ -109,7 +109,7 @@ class StreamedChat(ChatCall):
         """Open the stream and return it at its commit point."""
         until = earliest(self.clock.monotonic(), leaf.timeouts.first_token_s, self.total_at_s)
         answer = await self.open(leaf, credential, attempt, record, until)
-        reader = self.wire(leaf).stream(self.request, repair=leaf.repair)
+        reader = self.wire(leaf).stream(self.request, repair=leaf.repair, created=int(self.clock.wall()))
         stream = OpenStream(answer, leaf, record, Splitter(self.max_event_bytes), reader, self.dialect)
         try:
             await self._hold(stream, until)
@@ -171,7 +171,7 @@ class StreamedChat(ChatCall):
             return Failure(Kind.MALFORMED, "it answered with a page where a stream was asked for")
         if not body.startswith((b"{", b"[")):
             return Failure(Kind.ENDED_EARLY, "the stream ended before its answer did")
-        _, seen = self.wire(stream.leaf).answer(body, repair=False)
+        _, seen = self.wire(stream.leaf).answer(body, repair=False, created=0)
         if seen.usage is not None:
             self.book(stream.record, stream.leaf, seen.usage, 0)
         if seen.error is not None:

@@ -1,0 +1,185 @@
+"""From one dialect to another through the neutral form: request, answer and stream.
+
+A `Codec` is a dialect seen from the neutral form; any two make a translation. Nothing is decided here: what a stream
+means to the executor is what the upstream's own reader says of it, and only the bytes are the client's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from lumen_gateway.dialects import neutral, spans
+from lumen_gateway.dialects.chat import ChatRules
+from lumen_gateway.dialects.chat_answer import Answer
+from lumen_gateway.dialects.sse import Frame
+from lumen_gateway.dialects.wire import ClientRequest, Edit, Stream
+from lumen_gateway.records import Usage
+
+
+class Deltas(Protocol):
+    """An upstream's stream, frame by frame, as steps of the neutral form."""
+
+    state: Stream
+
+    def read(self, frame: Frame) -> Sequence[neutral.Delta]:
+        """Take one frame."""
+        ...
+
+
+class Writer(Protocol):
+    """Steps of the neutral form as a client's stream."""
+
+    def write(self, delta: neutral.Delta) -> bytes:
+        """Return what a step adds to the stream."""
+        ...
+
+    def end(self) -> bytes:
+        """Return what ends the stream properly."""
+        ...
+
+
+class Codec(Protocol):
+    """One dialect, both ways."""
+
+    def read_request(self, request: ClientRequest, edit: Edit | None) -> neutral.Request:
+        """Read a client's request, edited on the way where this dialect is the one that edits speak of."""
+        ...
+
+    def write_request(self, request: neutral.Request, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:
+        """Write an upstream's request, edited where this dialect is the one that edits speak of."""
+        ...
+
+    def judge(self, body: bytes) -> Answer:
+        """Return the verdict on an upstream's answer."""
+        ...
+
+    def read_answer(self, body: bytes) -> neutral.Answer:
+        """Read an upstream's answer."""
+        ...
+
+    def write_answer(self, answer: neutral.Answer, created: int) -> bytes:
+        """Write a client's answer."""
+        ...
+
+    def deltas(self) -> Deltas:
+        """Begin to read an upstream's stream."""
+        ...
+
+    def writer(self, created: int, *, include_usage: bool) -> Writer:
+        """Begin to write a client's stream."""
+        ...
+
+
+class Translation:
+    """A wire between speakers of two dialects."""
+
+    def __init__(self, client: Codec, upstream: Codec) -> None:
+        self._client = client
+        self._upstream = upstream
+
+    def body(self, request: ClientRequest, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:
+        """Write the body of one attempt."""
+        return self._upstream.write_request(self._client.read_request(request, edit), model, rules, edit)
+
+    def answer(self, body: bytes, *, repair: bool, created: int) -> tuple[bytes, Answer]:  # noqa: ARG002 - of pass-through
+        """Return an upstream's answer as the client's, and the verdict on it; nothing for one that is an error."""
+        verdict = self._upstream.judge(body)
+        if verdict.error is not None:
+            return b"", verdict
+        return self._client.write_answer(self._upstream.read_answer(body), created), verdict
+
+    def stream(self, request: ClientRequest, *, repair: bool, created: int) -> Stream:  # noqa: ARG002 - of pass-through
+        """Begin a stream that answers the request."""
+        writer = self._client.writer(created, include_usage=request.include_usage)
+        return TranslatedStream(self._upstream.deltas(), writer)
+
+
+class TranslatedStream:
+    """An upstream's stream on its way into another dialect: the upstream's state, the client's bytes."""
+
+    error_shown = False  # an error is told in the client's dialect, by us
+
+    def __init__(self, deltas: Deltas, writer: Writer) -> None:
+        self._deltas = deltas
+        self._writer = writer
+        self._state = deltas.state
+
+    def read(self, frame: Frame) -> bytes | None:
+        """Take one frame; comments are between the upstream and us."""
+        if frame.data is None:
+            return None
+        return b"".join(map(self._writer.write, self._deltas.read(frame))) or None
+
+    def read_block(self, block: bytes) -> None:
+        """Have every frame looked at."""
+
+    def end(self) -> bytes:
+        """Return what ends the client's stream."""
+        return self._writer.end()
+
+    @property
+    def output(self) -> bool:
+        """Whether there has been output."""
+        return self._state.output
+
+    @property
+    def output_frames(self) -> int:
+        """How many frames held output."""
+        return self._state.output_frames
+
+    @property
+    def error(self) -> bytes | None:
+        """The payload of the first error."""
+        return self._state.error
+
+    @property
+    def done(self) -> bool:
+        """Whether the upstream's terminator was seen."""
+        return self._state.done
+
+    @property
+    def dropped(self) -> int:
+        """How many frames were not JSON."""
+        return self._state.dropped
+
+    @property
+    def opening(self) -> bytes:
+        """What the upstream's answer calls itself."""
+        return self._state.opening
+
+    @property
+    def usage(self) -> Usage | None:
+        """What it used, as far as it is known."""
+        return self._state.usage
+
+    @property
+    def finished(self) -> bool:
+        """Whether the answer is complete."""
+        return self._state.finished
+
+    @property
+    def finish_reasons(self) -> tuple[str, ...]:
+        """Why it ended."""
+        return self._state.finish_reasons
+
+    @property
+    def filtered(self) -> bool:
+        """Whether a content filter ended it before any output."""
+        return self._state.filtered
+
+    @property
+    def empty(self) -> bool:
+        """Whether it ended well with nothing in it."""
+        return self._state.empty
+
+
+def edited(body: bytes, edit: Edit | None) -> bytes:
+    """Return a body of Chat Completions with its fields edited."""
+    if edit is None:
+        return body
+    fields = spans.split(body)
+    edit(fields)
+    return spans.join(fields)
