@@ -16,6 +16,7 @@ from lumen_gateway.config import rules
 from lumen_gateway.config.rules import check_rules
 from lumen_gateway.config.schema import Config, Fault, Provider
 
+CERTIFICATE = Path(__file__).parents[1] / "transport" / "tls" / "localhost.pem"
 TWO_KEYS = """
 [[providers]]
 name = "a"
@@ -240,19 +241,24 @@ def served_with(**files: Path) -> list[Fault]:
     return broken("[server]\n" + "".join(f"{name} = {json.dumps(str(path))}\n" for name, path in files.items()))
 
 
-def test_tls_needs_both_files_or_neither(tmp_path: Path) -> None:
-    file = tmp_path / "server.pem"
-    file.write_text("x")
+def test_tls_needs_both_files_or_neither() -> None:
     assert served_with() == []
-    assert served_with(tls_cert_file=file, tls_key_file=file) == []
-    [without_key], [without_cert] = served_with(tls_cert_file=file), served_with(tls_key_file=file)
+    assert served_with(tls_cert_file=CERTIFICATE, tls_key_file=CERTIFICATE) == []
+    [without_key], [without_cert] = served_with(tls_cert_file=CERTIFICATE), served_with(tls_key_file=CERTIFICATE)
     assert (without_key.path, without_cert.path) == (("server", "tls_key_file"), ("server", "tls_cert_file"))
     assert without_key.message == "is missing beside tls_cert_file"
 
 
 def test_tls_files_are_there_and_readable(tmp_path: Path) -> None:
-    file = tmp_path / "server.pem"
-    file.write_text("x")
-    [fault] = served_with(tls_cert_file=file, tls_key_file=tmp_path / "nowhere.pem")
+    [fault] = served_with(tls_cert_file=CERTIFICATE, tls_key_file=tmp_path / "nowhere.pem")
     assert (fault.path, fault.message) == (("server", "tls_key_file"), "is no file that can be read")
     assert len(served_with(tls_cert_file=tmp_path, tls_key_file=tmp_path)) == 2
+
+
+@pytest.mark.parametrize("missing", ["PRIVATE KEY", "CERTIFICATE", "nothing but noise"])
+def test_tls_files_belong_together(tmp_path: Path, missing: str) -> None:
+    file = tmp_path / "server.pem"
+    text = CERTIFICATE.read_text()
+    file.write_text("x" if missing not in text else text.replace(missing, "X"))
+    [fault] = served_with(tls_cert_file=file, tls_key_file=file)
+    assert (fault.path, fault.message) == (("server", "tls_cert_file"), "makes no usable pair with tls_key_file")

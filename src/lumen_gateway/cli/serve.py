@@ -22,6 +22,7 @@ from lumen_gateway.keeper import Keeper, listen
 from lumen_gateway.serving import DRAIN_S
 from lumen_gateway.telemetry import log
 
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 MAX_DESCRIPTORS = 65_536  # 32,000 streams in a worker
 
 
@@ -48,11 +49,12 @@ def command(path: Path | None, host: str | None, port: int | None, workers: int,
         click.echo(fault, err=True)
     if load is None:
         raise SystemExit(1)
+    level = _log_level()
     _allow_descriptors()
     server = load.config.server
     host, port = host or server.host, port or server.port
     listener = _listen(host, port)
-    log.setup(load.config.log_format, os.environ.get("LUMEN_LOG", "INFO").upper())
+    log.setup(load.config.log_format, level)
     scheme = "https" if server.tls_cert_file else "http"
     log.event(log.INFO, "keeper.listening", f"serving on {scheme}://{_authority(host, port)}", workers=workers)
     access = Access(server.public_metrics or is_loopback(host), read_master_key(os.environ))
@@ -61,6 +63,14 @@ def command(path: Path | None, host: str | None, port: int | None, workers: int,
         keeper = Keeper(listener, worker_command(load), documents, access, drain_s)
         if not runner.run(keeper.run(workers)):
             raise SystemExit(1)
+
+
+def _log_level() -> str:
+    level = os.environ.get("LUMEN_LOG", "INFO").upper()
+    if level not in LOG_LEVELS:
+        click.echo(f"LUMEN_LOG: is no log level; write one of {', '.join(LOG_LEVELS)}", err=True)
+        raise SystemExit(1)
+    return level
 
 
 def _allow_descriptors() -> None:

@@ -12,6 +12,7 @@ import importlib.metadata
 import ipaddress
 import os
 import re
+import ssl
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -42,15 +43,29 @@ def check_rules(config: Config) -> list[Fault]:
 
 def _tls(config: Config) -> Iterator[Fault]:
     """A listener that should speak TLS must never speak anything else, so half a setting is a fault."""
-    files = {"tls_cert_file": config.server.tls_cert_file, "tls_key_file": config.server.tls_key_file}
-    for name, path in files.items():
-        if path is None and any(files.values()):
-            (other,) = (each for each in files if each != name)
-            yield Fault(("server", name), f"is missing beside {other}", "name both files, or neither for plain HTTP")
-        elif path is not None and not (os.path.isfile(path) and os.access(path, os.R_OK)):
-            yield Fault(
-                ("server", name), "is no file that can be read", "check the path, as seen from here, and rights"
-            )
+    cert, key = config.server.tls_cert_file, config.server.tls_key_file
+    if cert is None and key is None:
+        return
+    faults = [*_tls_file("tls_cert_file", cert, "tls_key_file"), *_tls_file("tls_key_file", key, "tls_cert_file")]
+    if cert is not None and key is not None and not faults and not _is_pair(cert, key):
+        fix = "name PEM files that belong together: the certificate with its chain, and its key without a password"
+        faults = [Fault(("server", "tls_cert_file"), "makes no usable pair with tls_key_file", fix)]
+    yield from faults
+
+
+def _tls_file(name: str, path: str | None, other: str) -> Iterator[Fault]:
+    if path is None:
+        yield Fault(("server", name), f"is missing beside {other}", "name both files, or neither for plain HTTP")
+    elif not (os.path.isfile(path) and os.access(path, os.R_OK)):
+        yield Fault(("server", name), "is no file that can be read", "check the path, as seen from here, and rights")
+
+
+def _is_pair(cert: str, key: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")
+    except (OSError, ValueError):  # ssl.SSLError is an OSError
+        return False
+    return True
 
 
 # --- metric labels ----------------------------------------------------------------------------------------------------
