@@ -217,7 +217,7 @@ class Model(Table, frozen=True):
     capabilities: Annotated[list[Capability], Meta(min_length=1)]
     upstream_id: Text | None = None  # what is sent upstream; default: the id
     modalities: list[str] = field(default_factory=lambda: ["text"])
-    apis: list[Api] | None = None
+    apis: Annotated[list[Api], Meta(min_length=1)] | None = None
     stream: bool = True  # false: this leaf cannot stream
     context_length: PositiveInt | None = None  # tokens
     max_output_tokens: PositiveInt | None = None
