@@ -32,6 +32,12 @@ class Confined(Fleet):
     command = ("sh", "-c", 'ulimit -Sn 64; ulimit -Hn 4096; exec "$@"', "sh", LUMEN)
 
 
+class Detached(Fleet):
+    """Started as some supervisors do: with nothing at 0, 1 and 2."""
+
+    command = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", LUMEN)
+
+
 @pytest.fixture
 async def upstream() -> AsyncIterator[Upstream]:
     script = {"m": completion("Hello"), "long": stream(["word "] * 30, frame_delay_s=0.1)}
@@ -135,6 +141,12 @@ async def test_worker_takes_the_descriptors_the_system_grants(tmp_path: Path, up
         (worker,) = await fleet.workers()
         soft, hard = OPEN_FILES.findall(shown_of(worker, "limits"))[0]
         assert soft == hard != "64"
+
+
+async def test_program_without_standard_streams_serves(tmp_path: Path, upstream: Upstream) -> None:
+    async with Detached(tmp_path, document(upstream.port, "m"), "--workers", "2") as fleet:
+        await fleet.serving(2)
+        assert (await fleet.ask("m")).text == "Hello"
 
 
 async def test_no_secret_is_in_a_workers_environment_or_on_a_command_line(tmp_path: Path, upstream: Upstream) -> None:

@@ -42,6 +42,7 @@ MAX_DESCRIPTORS = 65_536  # 32,000 streams in a worker
 )
 def command(path: Path | None, host: str | None, port: int | None, workers: int, drain_s: float) -> None:
     """Serve the gateway."""
+    _occupy_standard_streams()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # never an end, not even while starting; the keeper takes it over
     source = FileSource(path, os.environ)
     load, faults = prepare(source.read(), os.environ)
@@ -80,6 +81,13 @@ def _allow_descriptors() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):  # macOS says "unlimited" and means less
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _occupy_standard_streams() -> None:
+    """Leave none of 0, 1 and 2 closed: a socket in that place would not reach a worker, or be written to as a log."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 def _listen(host: str, port: int) -> socket.socket:
