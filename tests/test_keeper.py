@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from lumen_gateway.admin.site import Access
 from lumen_gateway.app import prepare
 from lumen_gateway.config.sources import FileSource
 from lumen_gateway.documents import Documents
-from lumen_gateway.keeper import Keeper, listen, start_interval
+from lumen_gateway.keeper import MAX_ROOT_BYTES, Keeper, listen, socket_root, start_interval
 
 READY = """
 import os, socket, sys
@@ -113,6 +114,13 @@ async def test_drain_is_over_when_the_workers_have_gone(
 
 def test_pause_between_starts_grows_to_half_a_minute() -> None:
     assert [start_interval(lives) for lives in (0, 1, 2, 3, 5, 6, 7, 1000)] == [0, 1, 2, 4, 16, 30, 30, 30]
+
+
+def test_socket_goes_where_its_path_is_short_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "x" * (MAX_ROOT_BYTES - 1))
+    assert socket_root() is None
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "x" * MAX_ROOT_BYTES)
+    assert socket_root() == "/tmp"
 
 
 def test_port_in_use_is_an_error_at_once(listener: socket.socket) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import tempfile
@@ -35,6 +36,7 @@ START_TRIES = 3  # starts that fail before any has succeeded: the fault is not t
 STEADY_S = 10.0  # a worker that lived this long was no failed start
 PAUSE_S, MAX_PAUSE_S = 1.0, 30.0  # from one start to the next
 STUCK_S = 30.0  # gunicorn's own limit for a worker that gives no sign of life
+MAX_ROOT_BYTES = 103 - len("/lumen-12345678/keeper.sock")  # macOS; Linux takes four more
 KILL_S = CUT_S + 1.0  # for a worker to end by itself after its drain
 
 
@@ -67,7 +69,7 @@ class Keeper:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self.documents.ask)
-        with tempfile.TemporaryDirectory(prefix="lumen-") as folder:
+        with tempfile.TemporaryDirectory(prefix="lumen-", dir=socket_root()) as folder:
             path = str(Path(folder) / "keeper.sock")
             own = Site(ServerConfig(site(self, self._access), uds=path, lifespan="off", log_config=None, ws="none"))
             async with asyncio.TaskGroup() as tasks:
@@ -173,6 +175,11 @@ class Keeper:
     def _kill(self) -> None:
         for link in self._links.values():
             link.kill()
+
+
+def socket_root() -> str | None:
+    """Return where the own socket's folder goes if the usual place has too long a path: sockets take 103 bytes."""
+    return None if len(os.fsencode(tempfile.gettempdir())) <= MAX_ROOT_BYTES else "/tmp"  # noqa: S108 - made private
 
 
 def start_interval(short_lives: int) -> float:
