@@ -150,9 +150,13 @@ def _unread(path: Path, message: str, fix: str, text: str = "", *, line: int | N
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
+_TOML_FIXES = {"Invalid value": "put text in quotes; only numbers, dates, true and false go without"}
+"""What tomllib says of the usual slip -> what to write instead."""
+
 
 def _not_toml(path: Path, text: str, exc: Exception) -> Document:
     said = str(exc) if isinstance(exc, ValueError) else "a number is beyond any range"
     place = _PLACE.search(said)
     line = None if place is None else int(place[1]) if place[1] else text.rstrip().count("\n") + 1
-    return _unread(path, f"is not valid TOML: {_PLACE.sub('', said)}", "", text, line=line)
+    said = _PLACE.sub("", said)
+    return _unread(path, f"is not valid TOML: {said}", _TOML_FIXES.get(said, ""), text, line=line)
