@@ -121,6 +121,11 @@ def test_list_of_apis_names_one() -> None:
     assert faults(MODEL + "apis = []") == [("providers.0.models.0.apis", "is empty", 'write apis = ["chat"]')]
 
 
+def test_what_belongs_to_auth_is_not_held_against_a_document_without_it() -> None:
+    zeros = ("flush_interval_ms", "retention_days", "usage_channel_capacity", "usage_batch_max", "usage_flush_ms")
+    assert faults("[auth]\ndb_path = ''\n" + "".join(f"{name} = 0\n" for name in zeros)) == []
+
+
 def test_unbuilt_field_at_its_default_is_accepted() -> None:
     assert faults("[auth]\nenabled = false\n[resilience]\nhealth_check_enabled = false") == []
 

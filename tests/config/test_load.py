@@ -56,8 +56,8 @@ def test_empty_document_is_valid() -> None:
 def test_fault_of_a_virtual_model_names_it_and_its_target() -> None:
     virtual = '[[virtual_models]]\nid = "v"\ncapability = "chat"\nstrategy = "single"\nlisted = 1\n'
     assert said(parse(GOOD + virtual + 'targets = [{ model = "m", weight = 0 }]')) == [
-        'lumen.toml:16: virtual_models[0].listed: virtual model "v": expected true or false, got an integer; write true '
-        "or false",
+        'lumen.toml:16: virtual_models[0].listed: virtual model "v": expected true or false, got an integer; write '
+        "true or false",
         'lumen.toml:17: virtual_models[0].targets[0].weight: virtual model "v", target "m": is out of range; write an '
         "integer from 1 to 4294967295",
     ]

@@ -160,6 +160,28 @@ def test_master_key_is_never_sent_to_a_provider(text: str, path: str) -> None:
     assert only(text)[0] == path
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Content-Length", "is written by the gateway itself"),
+        ("transfer-encoding", "is written by the gateway itself"),
+        ("Authorization", "carries a client's credentials for this gateway"),
+        ("cookie", "carries a client's credentials for this gateway"),
+        ("x team", "is no header name"),
+        ("x-team:", "is no header name"),
+    ],
+)
+def test_forwarded_header_adds_to_a_call_and_never_contradicts_it(name: str, message: str) -> None:
+    text = f'[[providers]]\nname = "a"\nkind = "groq"\nforward_headers = ["X-Team", "x_y", "{name}"]'
+    assert only(text)[:2] == ("providers.0.forward_headers.2", f'"{name}" {message}')
+
+
+def test_interval_of_probes_may_be_0_only_while_they_are_off() -> None:
+    text = "[resilience]\nhealth_check_interval_ms = 0\n"
+    assert broken(text) == []
+    assert only(text + "health_check_enabled = true")[0] == "resilience.health_check_interval_ms"
+
+
 def test_release_date_is_a_day_of_the_calendar() -> None:
     text = TWO_KEYS.replace('id = "m",', 'id = "m", release_date = "2025-02-30",')
     assert only(text)[0] == "providers.0.models.0.release_date"

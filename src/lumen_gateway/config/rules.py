@@ -24,17 +24,25 @@ Path = tuple[str | int, ...]
 MASTER_KEY = "LUMEN_MASTER_KEY"
 NEEDS_BASE_URL = frozenset({"azure", "cloudflare", "ollama", "vllm"})  # no address that all customers share
 
+SECRET_HEADERS = frozenset({"api-key", "authorization", "cookie", "proxy-authorization", "x-api-key"})
+OWN_HEADERS = frozenset(
+    {"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host"}
+    | {"keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"}
+)
+"""What the gateway writes into each call itself, or what is of one connection only (RFC 9110, 7.6.1)."""
+
 MAX_METADATA_LABELS = 16
 OTLP_EXPORTER = "opentelemetry-exporter-otlp-proto-http"
 OWN_LABELS = frozenset({"capability", "direction", "estimated", "kind", "media_type", "model", "provider"})
 
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z").match
 _HOST = re.compile(r"[A-Za-z0-9._-]+\Z").match
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z").match  # RFC 9110, 5.6.2
 
 
 def check_rules(config: Config) -> list[Fault]:
     """Return every broken rule between fields."""
-    parts = (_tls, _labels, _collector, _names, _ids, _each_provider, _dates, _pins)
+    parts = (_tls, _labels, _collector, _probes, _names, _ids, _each_provider, _dates, _pins)
     return [fault for part in parts for fault in part(config)]
 
 
@@ -104,6 +112,13 @@ def _collector(config: Config) -> Iterator[Fault]:
         yield Fault(path, "needs OpenTelemetry, which is not installed", fix)
 
 
+def _probes(config: Config) -> Iterator[Fault]:
+    resilience = config.resilience
+    if resilience.health_check_enabled and resilience.health_check_interval_ms == 0:
+        fix = "write an integer of at least 1, or switch health_check_enabled off"
+        yield Fault(("resilience", "health_check_interval_ms"), "is 0 while probes are enabled", fix)
+
+
 def _is_installed(distribution: str) -> bool:
     try:
         importlib.metadata.version(distribution)
@@ -153,6 +168,7 @@ def _each_provider(config: Config) -> Iterator[Fault]:
         path = ("providers", index)
         yield from _address(provider, path)
         yield from _credentials(provider, path)
+        yield from _forwarded(provider, path)
 
 
 def _address(provider: Provider, path: Path) -> Iterator[Fault]:
@@ -215,6 +231,19 @@ def _credentials(provider: Provider, path: Path) -> Iterator[Fault]:
 def _variable(name: str | None, path: Path) -> Iterator[Fault]:
     if name == MASTER_KEY:
         yield Fault(path, f"{MASTER_KEY} guards this gateway", "name the variable that holds the provider's own key")
+
+
+def _forwarded(provider: Provider, path: Path) -> Iterator[Fault]:
+    """A client's header may add to a call, not contradict it, nor carry what was meant for the gateway alone."""
+    for index, name in enumerate(provider.forward_headers):
+        where = (*path, "forward_headers", index)
+        if not _TOKEN(name):
+            yield Fault(where, f"{quoted(name)} is no header name", "write a name such as x-team")
+        elif name.lower() in SECRET_HEADERS:
+            fix = "remove it; the provider's own key is named in api_key_env"
+            yield Fault(where, f"{quoted(name)} carries a client's credentials for this gateway", fix)
+        elif name.lower() in OWN_HEADERS:
+            yield Fault(where, f"{quoted(name)} is written by the gateway itself", "remove it")
 
 
 def _dates(config: Config) -> Iterator[Fault]:
