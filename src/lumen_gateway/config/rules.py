@@ -12,7 +12,6 @@ import importlib.metadata
 import ipaddress
 import os
 import re
-import ssl
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -69,6 +68,8 @@ def _tls_file(name: str, path: str | None, other: str) -> Iterator[Fault]:
 
 
 def _is_pair(cert: str, key: str) -> bool:
+    import ssl  # noqa: PLC0415 - `lumen check` is quick without it, and few documents name a certificate
+
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")
     except (OSError, ValueError):  # ssl.SSLError is an OSError
