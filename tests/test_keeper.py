@@ -16,7 +16,7 @@ from lumen_gateway.admin.site import Access
 from lumen_gateway.app import prepare
 from lumen_gateway.config.sources import FileSource
 from lumen_gateway.documents import Documents
-from lumen_gateway.keeper import MAX_ROOT_BYTES, Keeper, listen, socket_root, start_interval
+from lumen_gateway.keeper import MAX_ROOT_BYTES, UNSENT_BYTES, Keeper, listen, socket_root, start_interval
 
 READY = """
 import os, socket, sys
@@ -121,6 +121,13 @@ def test_socket_goes_where_its_path_is_short_enough(monkeypatch: pytest.MonkeyPa
     assert socket_root() is None
     monkeypatch.setattr(tempfile, "tempdir", "/" + "x" * MAX_ROOT_BYTES)
     assert socket_root() == "/tmp"
+
+
+def test_connections_hold_little_that_their_readers_have_not_asked_for() -> None:
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == UNSENT_BYTES
 
 
 def test_port_in_use_is_an_error_at_once(listener: socket.socket) -> None:

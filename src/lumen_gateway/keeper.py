@@ -32,6 +32,7 @@ from lumen_gateway.telemetry.probes import Probes
 from lumen_gateway.transport.client import Client
 
 BACKLOG = 2048
+UNSENT_BYTES = 128 * 1024  # what the system buffers for a client; 3 MB otherwise, which hide for long that it stalls
 START_TRIES = 3  # starts that fail before any has succeeded: the fault is not the worker's
 STEADY_S = 10.0  # a worker that lived this long was no failed start
 PAUSE_S, MAX_PAUSE_S = 1.0, 30.0  # from one start to the next
@@ -199,6 +200,8 @@ def listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):  # a system that is none of the usual ones may not know it
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)  # connections inherit it
         listener.bind((host, port))
         listener.listen(BACKLOG)
         listener.setblocking(False)
