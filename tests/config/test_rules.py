@@ -182,6 +182,15 @@ def test_interval_of_probes_may_be_0_only_while_they_are_off() -> None:
     assert only(text + "health_check_enabled = true")[0] == "resilience.health_check_interval_ms"
 
 
+@pytest.mark.parametrize("key", ["sk-proj-4f9Q", "eyJh.bGci.Oi", "key with spaces", "0123abcd"])
+def test_key_in_place_of_its_variable_is_warned_of_and_not_repeated(key: str) -> None:
+    for text in (TWO_KEYS.replace('"B"', f'"{key}"'), TWO_KEYS.replace('"groq"', f'"groq"\napi_key_env = "{key}"')):
+        [fault] = broken(text)
+        assert fault.warning
+        assert fault.path[-1] == "api_key_env"
+        assert key not in fault.message + fault.fix
+
+
 def test_release_date_is_a_day_of_the_calendar() -> None:
     text = TWO_KEYS.replace('id = "m",', 'id = "m", release_date = "2025-02-30",')
     assert only(text)[0] == "providers.0.models.0.release_date"

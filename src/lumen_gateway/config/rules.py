@@ -34,6 +34,7 @@ MAX_METADATA_LABELS = 16
 OTLP_EXPORTER = "opentelemetry-exporter-otlp-proto-http"
 OWN_LABELS = frozenset({"capability", "direction", "estimated", "kind", "media_type", "model", "provider"})
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z").match  # POSIX, 8.1: what a shell can set
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z").match
 _HOST = re.compile(r"[A-Za-z0-9._-]+\Z").match
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z").match  # RFC 9110, 5.6.2
@@ -232,6 +233,9 @@ def _credentials(provider: Provider, path: Path) -> Iterator[Fault]:
 def _variable(name: str | None, path: Path) -> Iterator[Fault]:
     if name == MASTER_KEY:
         yield Fault(path, f"{MASTER_KEY} guards this gateway", "name the variable that holds the provider's own key")
+    elif name is not None and not _VARIABLE(name):  # not repeated: it may be the key itself
+        fix = "write a name such as OPENAI_API_KEY, and put the key into that variable"
+        yield Fault(path, "looks like no name of an environment variable", fix, warning=True)
 
 
 def _forwarded(provider: Provider, path: Path) -> Iterator[Fault]:
