@@ -49,8 +49,6 @@ class _Graph:
     def __init__(self, config: Config) -> None:
         self._models = config.virtual_models
         index = {model.id: number for number, model in enumerate(self._models)}
-        for _, model in config.models():
-            index.pop(model.id, None)  # an id taken twice is reported as such; it makes no loop
         self._edges = [
             {position: index[target.model] for position, target in enumerate(model.targets) if target.model in index}
             for model in self._models
