@@ -41,6 +41,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     signature: Any = None
     stop_reason: Any = None
     stop_sequence: Any = None
+    stop_details: Any = None
 
     def is_output(self) -> bool:
         """Say whether it brings anything; of a kind unknown here, a citation for one, it does."""
