@@ -139,3 +139,5 @@ def test_worker_is_started_by_the_same_interpreter_with_nothing_secret(monkeypat
     monkeypatch.setenv("LUMEN_LOG", "debug")
     command = worker_command(prepared())
     assert command == [sys.executable, "-m", "lumen_gateway.app", "pretty", "DEBUG"]
+    monkeypatch.setenv("LUMEN_LOG", "")
+    assert worker_command(prepared())[-1] == "INFO"

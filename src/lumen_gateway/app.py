@@ -223,7 +223,7 @@ def _variables(config: Config) -> set[str]:
 
 def worker_command(load: control.Load) -> list[str]:
     """Return how a worker process is started; the keeper adds what it passes."""
-    level = os.environ.get("LUMEN_LOG", "INFO").upper()
+    level = (os.environ.get("LUMEN_LOG") or "INFO").upper()
     return [sys.executable, "-m", "lumen_gateway.app", load.config.log_format, level]
 
 

@@ -67,7 +67,7 @@ def command(path: Path | None, host: str | None, port: int | None, workers: int,
 
 
 def _log_level() -> str:
-    level = os.environ.get("LUMEN_LOG", "INFO").upper()
+    level = (os.environ.get("LUMEN_LOG") or "INFO").upper()
     if level not in LOG_LEVELS:
         click.echo(f"LUMEN_LOG: is no log level; write one of {', '.join(LOG_LEVELS)}", err=True)
         raise SystemExit(1)
