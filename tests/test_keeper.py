@@ -144,3 +144,9 @@ async def until(happened: object) -> None:
     async with asyncio.timeout(20):
         while not happened():  # noqa: ASYNC110 - other processes have no event to wait for
             await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("host", ["a\x00b", "\u00e9" * 70, "\udcff"])
+def test_what_cannot_be_a_host_is_an_error_like_a_wrong_one(host: str) -> None:
+    with pytest.raises(OSError, match="no host has such a name"):
+        listen(host, 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -194,7 +195,7 @@ def start_interval(short_lives: int) -> float:
 def listen(host: str, port: int) -> socket.socket:
     """Bind the public socket.
 
-    Raises: OSError, such as when another process holds the port.
+    Raises: OSError, such as when another process holds the port, or for what cannot be a host.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -208,4 +209,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError:
         listener.close()
         raise
+    except TypeError as exc:  # a NUL, a label of more than 63 letters
+        listener.close()
+        raise OSError(errno.EINVAL, "no host has such a name") from exc
     return listener
