@@ -40,7 +40,11 @@ class Detached(Fleet):
 
 @pytest.fixture
 async def upstream() -> AsyncIterator[Upstream]:
-    script = {"m": completion("Hello"), "long": stream(["word "] * 30, frame_delay_s=0.1)}
+    script = {
+        "m": completion("Hello"),
+        "long": stream(["word "] * 30, frame_delay_s=0.1),
+        "brief": stream(["word "] * 5, frame_delay_s=0.1),
+    }
     async with Upstream(script) as running:
         yield running
 
@@ -94,10 +98,10 @@ async def test_workers_of_a_killed_keeper_end(tmp_path: Path, upstream: Upstream
 
 
 async def test_worker_asked_to_end_by_name_is_replaced_without_loss(tmp_path: Path, upstream: Upstream) -> None:
-    async with Fleet(tmp_path, document(upstream.port, "m", "long")) as fleet:
+    async with Fleet(tmp_path, document(upstream.port, "m", "brief")) as fleet:
         await fleet.serving(1)
         (worker,) = await fleet.workers()
-        asking = asyncio.gather(fleet.ask("long", stream=True))
+        asking = asyncio.gather(fleet.ask("brief", stream=True))
         await upstream.called()
         os.kill(worker, signal.SIGTERM)
         (answer,) = await asking
@@ -119,7 +123,7 @@ async def test_terminal_signals_to_a_worker_are_the_keepers_business(tmp_path: P
 
 async def test_running_worker_has_loaded_nothing_of_the_keepers(tmp_path: Path, upstream: Upstream) -> None:
     """Python tells what it imports; what it tells once the first worker is dead comes from the second."""
-    async with Fleet(tmp_path, document(upstream.port, "m", "long"), PYTHONPROFILEIMPORTTIME="1") as fleet:
+    async with Fleet(tmp_path, document(upstream.port, "m", "brief"), PYTHONPROFILEIMPORTTIME="1") as fleet:
         await fleet.serving(1)
         (first,) = await fleet.workers()
         told_before = len(fleet.log)
@@ -127,7 +131,7 @@ async def test_running_worker_has_loaded_nothing_of_the_keepers(tmp_path: Path, 
         await fleet.ready()
         await fleet.serving(1)
         assert (await fleet.ask("m")).done
-        assert (await fleet.ask("long", stream=True)).done
+        assert (await fleet.ask("brief", stream=True)).done
         loaded = {module.partition(".")[0] for module in IMPORT.findall(fleet.log[told_before:])}
         assert {"lumen_gateway", "httptools", "uvicorn"} <= loaded
         assert (
