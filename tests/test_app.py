@@ -61,6 +61,22 @@ def test_document_takes_along_the_keys_it_names_and_no_others() -> None:
     assert prepared(environ={"KEY": ""}).secrets == {}
 
 
+def test_white_space_around_a_key_is_not_part_of_it() -> None:
+    assert prepared(environ={"KEY": " sk-canary\r\n"}).secrets == {"KEY": "sk-canary"}
+    assert prepared(environ={"KEY": " \n"}).secrets == {}
+
+
+@pytest.mark.parametrize("value", ["sk-canary\r\nx-evil: 1", "sk-canary\nsk", "sk\x00canary", "canary\udcff"])
+async def test_key_that_no_header_takes_is_told_and_not_used(value: str) -> None:
+    load, (fault,) = prepare(parse_document(Path("lumen.toml"), TEXT.encode(), {}), {"KEY": value})
+    assert fault.startswith("KEY: warning: ")
+    assert "canary" not in fault
+    assert load is not None
+    assert load.secrets == {"KEY": ""}, "its name stays: no worker inherits the variable"
+    (key,) = composed(load).snapshot.leaves["m"].credentials
+    assert key.headers.reveal() == b""
+
+
 def test_hash_is_of_the_text() -> None:
     assert prepared().hash == prepared(environ={}).hash != prepared(TEXT + "\n").hash
 
@@ -123,3 +139,5 @@ def test_worker_is_started_by_the_same_interpreter_with_nothing_secret(monkeypat
     monkeypatch.setenv("LUMEN_LOG", "debug")
     command = worker_command(prepared())
     assert command == [sys.executable, "-m", "lumen_gateway.app", "pretty", "DEBUG"]
+    monkeypatch.setenv("LUMEN_LOG", "")
+    assert worker_command(prepared())[-1] == "INFO"

@@ -214,6 +214,15 @@ async def test_metadata_routes(header: bytes, asked: str) -> None:
     assert house.transport.asked == [asked]
 
 
+@pytest.mark.parametrize("own", [b"", b"{"])
+async def test_second_metadata_header_is_read_only_where_the_first_is_absent(own: bytes) -> None:
+    house = House(a=answer(), b=answer())
+    both = b"x-lumen-metadata: " + own + b'\r\ncf-aig-metadata: {"team":"red"}\r\n'
+    await house.ask("by-team", headers=JSON + both)
+    assert house.transport.asked == ["a"]
+    assert house.counts.rejected == 1
+
+
 @pytest.mark.parametrize("value", [b"not json", b'{"team":["red"]}', b'{"team":"' + b"r" * 300 + b'"}'])
 async def test_broken_metadata_is_dropped_and_counted(value: bytes, caplog: pytest.LogCaptureFixture) -> None:
     house = House(a=answer(), b=answer())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from lumen_gateway.admin.site import Access
 from lumen_gateway.app import prepare
 from lumen_gateway.config.sources import FileSource
 from lumen_gateway.documents import Documents
-from lumen_gateway.keeper import Keeper, listen, start_interval
+from lumen_gateway.keeper import MAX_ROOT_BYTES, UNSENT_BYTES, Keeper, listen, socket_root, start_interval
 
 READY = """
 import os, socket, sys
@@ -115,6 +116,20 @@ def test_pause_between_starts_grows_to_half_a_minute() -> None:
     assert [start_interval(lives) for lives in (0, 1, 2, 3, 5, 6, 7, 1000)] == [0, 1, 2, 4, 16, 30, 30, 30]
 
 
+def test_socket_goes_where_its_path_is_short_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "x" * (MAX_ROOT_BYTES - 1))
+    assert socket_root() is None
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "x" * MAX_ROOT_BYTES)
+    assert socket_root() == "/tmp"
+
+
+def test_connections_hold_little_that_their_readers_have_not_asked_for() -> None:
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == UNSENT_BYTES
+
+
 def test_port_in_use_is_an_error_at_once(listener: socket.socket) -> None:
     with pytest.raises(OSError, match="in use"):
         listen(*listener.getsockname())
@@ -129,3 +144,9 @@ async def until(happened: object) -> None:
     async with asyncio.timeout(20):
         while not happened():  # noqa: ASYNC110 - other processes have no event to wait for
             await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("host", ["a\x00b", "\u00e9" * 70, "\udcff"])
+def test_what_cannot_be_a_host_is_an_error_like_a_wrong_one(host: str) -> None:
+    with pytest.raises(OSError, match="no host has such a name"):
+        listen(host, 1)

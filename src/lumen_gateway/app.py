@@ -57,9 +57,9 @@ def prepare(document: Document, environ: Mapping[str, str]) -> tuple[control.Loa
     faults = [document.locate(fault) for fault in document.faults]
     if document.config is None:
         return None, faults
-    secrets = {name: environ[name] for name in _variables(document.config) if environ.get(name)}
+    secrets, unusable = _secrets(document.config, environ)
     digest = hashlib.blake2b(document.text.encode(), digest_size=32).hexdigest()
-    return control.Load(digest, document.config, secrets), faults
+    return control.Load(digest, document.config, secrets), faults + unusable
 
 
 def composer(keeper_socket: str) -> Compose:
@@ -202,6 +202,23 @@ def _prices(model: Model) -> Prices | None:
     return prices_of(*(None if usd is None else Decimal(usd) for usd in costs))
 
 
+def _secrets(config: Config, environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return the provider keys that are set, without white space around them; "" and a warning for one no header takes.
+
+    A file read into a variable brings its line end along. Inside of a key one would end the header that carries it.
+    """
+    secrets: dict[str, str] = {}
+    faults: list[str] = []
+    for name in sorted(_variables(config)):
+        value = environ.get(name, "").strip()
+        if not value:
+            continue
+        secrets[name] = value if value.isprintable() else ""
+        if not secrets[name]:
+            faults.append(f"{name}: warning: holds a line break or another character that no key has; it is not used")
+    return secrets, faults
+
+
 def _variables(config: Config) -> set[str]:
     """Environment variables that hold the document's provider keys."""
     named = {provider.api_key_env for provider in config.providers}
@@ -211,7 +228,7 @@ def _variables(config: Config) -> set[str]:
 
 def worker_command(load: control.Load) -> list[str]:
     """Return how a worker process is started; the keeper adds what it passes."""
-    level = os.environ.get("LUMEN_LOG", "INFO").upper()
+    level = (os.environ.get("LUMEN_LOG") or "INFO").upper()
     return [sys.executable, "-m", "lumen_gateway.app", load.config.log_format, level]
 
 

@@ -246,7 +246,9 @@ class Gateway:
 
     def _metadata(self, call: Call) -> dict[str, str | float | bool] | None:
         """Read the metadata header; one that breaks its rules is dropped and counted, and the request goes on."""
-        value = call.header(b"x-lumen-metadata") or call.header(b"cf-aig-metadata")
+        value = call.header(b"x-lumen-metadata")
+        if value is None:
+            value = call.header(b"cf-aig-metadata")
         if value is None:
             return None
         metadata = read_metadata(value)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import signal
 import socket
 import tempfile
@@ -31,10 +33,12 @@ from lumen_gateway.telemetry.probes import Probes
 from lumen_gateway.transport.client import Client
 
 BACKLOG = 2048
+UNSENT_BYTES = 128 * 1024  # what the system buffers for a client; 3 MB otherwise, which hide for long that it stalls
 START_TRIES = 3  # starts that fail before any has succeeded: the fault is not the worker's
 STEADY_S = 10.0  # a worker that lived this long was no failed start
 PAUSE_S, MAX_PAUSE_S = 1.0, 30.0  # from one start to the next
 STUCK_S = 30.0  # gunicorn's own limit for a worker that gives no sign of life
+MAX_ROOT_BYTES = 103 - len("/lumen-12345678/keeper.sock")  # macOS; Linux takes four more
 KILL_S = CUT_S + 1.0  # for a worker to end by itself after its drain
 
 
@@ -67,7 +71,7 @@ class Keeper:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self.documents.ask)
-        with tempfile.TemporaryDirectory(prefix="lumen-") as folder:
+        with tempfile.TemporaryDirectory(prefix="lumen-", dir=socket_root()) as folder:
             path = str(Path(folder) / "keeper.sock")
             own = Site(ServerConfig(site(self, self._access), uds=path, lifespan="off", log_config=None, ws="none"))
             async with asyncio.TaskGroup() as tasks:
@@ -175,6 +179,11 @@ class Keeper:
             link.kill()
 
 
+def socket_root() -> str | None:
+    """Return where the own socket's folder goes if the usual place has too long a path: sockets take 103 bytes."""
+    return None if len(os.fsencode(tempfile.gettempdir())) <= MAX_ROOT_BYTES else "/tmp"  # noqa: S108 - made private
+
+
 def start_interval(short_lives: int) -> float:
     """Return the least time from one start of a worker to the next, after so many short lives in a row."""
     if short_lives == 0:
@@ -186,16 +195,21 @@ def start_interval(short_lives: int) -> float:
 def listen(host: str, port: int) -> socket.socket:
     """Bind the public socket.
 
-    Raises: OSError, such as when another process holds the port.
+    Raises: OSError, such as when another process holds the port, or for what cannot be a host.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):  # a system that is none of the usual ones may not know it
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)  # connections inherit it
         listener.bind((host, port))
         listener.listen(BACKLOG)
         listener.setblocking(False)
     except OSError:
         listener.close()
         raise
+    except TypeError as exc:  # a NUL, a label of more than 63 letters
+        listener.close()
+        raise OSError(errno.EINVAL, "no host has such a name") from exc
     return listener

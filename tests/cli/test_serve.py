@@ -59,6 +59,12 @@ def test_auth_without_its_key_is_refused_by_name(tmp_path: Path) -> None:
     assert "placeholder" in result.stderr
 
 
+def test_log_level_that_is_none_is_told_before_anything_starts(tmp_path: Path) -> None:
+    result = serve(tmp_path, "", LUMEN_LOG="loud")
+    assert result.exit_code == 1
+    assert result.stderr == "LUMEN_LOG: is no log level; write one of DEBUG, INFO, WARNING, ERROR\n"
+
+
 @pytest.mark.parametrize("options", [["--port", "0"], ["--workers", "0"], ["--drain", "-1"], ["--wrokers", "2"]])
 def test_option_that_makes_no_sense_is_wrong_usage(tmp_path: Path, options: list[str]) -> None:
     assert serve(tmp_path, "", *options).exit_code == 2

@@ -112,6 +112,20 @@ def test_what_is_not_built_is_refused_by_name(text: str, path: str) -> None:
     assert said.endswith("is not in this version")
 
 
+def test_no_word_that_would_be_refused_next_is_proposed() -> None:
+    assert faults("config_source = 'redis'") == [("config_source", '"redis" is unknown', 'write "file"')]
+    assert faults("[tokenizer]\nmode = 'exact'") == [("tokenizer.mode", '"exact" is unknown', 'write "heuristic"')]
+
+
+def test_list_of_apis_names_one() -> None:
+    assert faults(MODEL + "apis = []") == [("providers.0.models.0.apis", "is empty", 'write apis = ["chat"]')]
+
+
+def test_what_belongs_to_auth_is_not_held_against_a_document_without_it() -> None:
+    zeros = ("flush_interval_ms", "retention_days", "usage_channel_capacity", "usage_batch_max", "usage_flush_ms")
+    assert faults("[auth]\ndb_path = ''\n" + "".join(f"{name} = 0\n" for name in zeros)) == []
+
+
 def test_unbuilt_field_at_its_default_is_accepted() -> None:
     assert faults("[auth]\nenabled = false\n[resilience]\nhealth_check_enabled = false") == []
 

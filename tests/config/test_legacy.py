@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lumen_gateway.config.check import check_shape
 from lumen_gateway.config.legacy import check_legacy
 from lumen_gateway.config.load import parse_document
 
@@ -66,6 +67,19 @@ def test_rerank_table_becomes_a_virtual_reranker() -> None:
     }
     assert "hunter2" not in fault.message + fault.fix
     assert 'upstream_id = "judge"' in fault.fix
+
+
+def test_rerank_of_a_typesafe_model_is_told_once_with_a_virtual_reranker() -> None:
+    old = OLD.replace('kind = "openai"', 'kind = "typesafe"').replace('["chat"]\nf', '["decisions", "rerank"]\nf')
+    [fault] = [fault for fault in check_shape(tomllib.loads(old)) if fault.path[-2:] == ("capabilities", 1)]
+    assert fault.message == 'model "gpt-4o": capability rerank gave way to virtual models'
+    assert 'let this model declare "decisions" in its place' in fault.fix
+    [virtual] = tomllib.loads(fault.fix.partition("\n")[2])["virtual_models"]
+    assert (virtual["id"], virtual["capability"], virtual["targets"][0]["model"]) == (
+        "gpt-4o",
+        "rerank",
+        "openai/gpt-4o",
+    )
 
 
 @pytest.mark.parametrize(

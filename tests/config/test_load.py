@@ -53,6 +53,16 @@ def test_empty_document_is_valid() -> None:
     assert parse("").config == Config()
 
 
+def test_fault_of_a_virtual_model_names_it_and_its_target() -> None:
+    virtual = '[[virtual_models]]\nid = "v"\ncapability = "chat"\nstrategy = "single"\nlisted = 1\n'
+    assert said(parse(GOOD + virtual + 'targets = [{ model = "m", weight = 0 }]')) == [
+        'lumen.toml:16: virtual_models[0].listed: virtual model "v": expected true or false, got an integer; write '
+        "true or false",
+        'lumen.toml:17: virtual_models[0].targets[0].weight: virtual model "v", target "m": is out of range; write an '
+        "integer from 1 to 4294967295",
+    ]
+
+
 def test_faults_are_placed_by_line_and_path() -> None:
     text = GOOD.replace("9000", "0").replace('"chat"', '"chta"')
     assert said(parse(text)) == [
@@ -68,6 +78,9 @@ def test_missing_key_is_placed_at_its_table() -> None:
 
 
 def test_fault_of_the_environment_names_the_variable() -> None:
+    assert said(parse(GOOD, LUMEN_SERVR__PORT="0")) == ["LUMEN_SERVR__PORT: servr: is an unknown key; write server"]
+    [of_the_file] = said(parse("[servr]\nhost = 'x'", LUMEN_SERVR__PORT="0"))
+    assert of_the_file == "lumen.toml:1: servr: is an unknown key; write server"
     assert said(parse(GOOD, LUMEN_SERVER__PORT="0")) == [
         "LUMEN_SERVER__PORT: server.port: is out of range; write an integer from 1 to 65535"
     ]

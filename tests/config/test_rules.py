@@ -16,6 +16,7 @@ from lumen_gateway.config import rules
 from lumen_gateway.config.rules import check_rules
 from lumen_gateway.config.schema import Config, Fault, Provider
 
+CERTIFICATE = Path(__file__).parents[1] / "transport" / "tls" / "localhost.pem"
 TWO_KEYS = """
 [[providers]]
 name = "a"
@@ -159,6 +160,37 @@ def test_master_key_is_never_sent_to_a_provider(text: str, path: str) -> None:
     assert only(text)[0] == path
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Content-Length", "is written by the gateway itself"),
+        ("transfer-encoding", "is written by the gateway itself"),
+        ("Authorization", "carries a client's credentials for this gateway"),
+        ("cookie", "carries a client's credentials for this gateway"),
+        ("x team", "is no header name"),
+        ("x-team:", "is no header name"),
+    ],
+)
+def test_forwarded_header_adds_to_a_call_and_never_contradicts_it(name: str, message: str) -> None:
+    text = f'[[providers]]\nname = "a"\nkind = "groq"\nforward_headers = ["X-Team", "x_y", "{name}"]'
+    assert only(text)[:2] == ("providers.0.forward_headers.2", f'"{name}" {message}')
+
+
+def test_interval_of_probes_may_be_0_only_while_they_are_off() -> None:
+    text = "[resilience]\nhealth_check_interval_ms = 0\n"
+    assert broken(text) == []
+    assert only(text + "health_check_enabled = true")[0] == "resilience.health_check_interval_ms"
+
+
+@pytest.mark.parametrize("key", ["sk-proj-4f9Q", "eyJh.bGci.Oi", "key with spaces", "0123abcd"])
+def test_key_in_place_of_its_variable_is_warned_of_and_not_repeated(key: str) -> None:
+    for text in (TWO_KEYS.replace('"B"', f'"{key}"'), TWO_KEYS.replace('"groq"', f'"groq"\napi_key_env = "{key}"')):
+        [fault] = broken(text)
+        assert fault.warning
+        assert fault.path[-1] == "api_key_env"
+        assert key not in fault.message + fault.fix
+
+
 def test_release_date_is_a_day_of_the_calendar() -> None:
     text = TWO_KEYS.replace('id = "m",', 'id = "m", release_date = "2025-02-30",')
     assert only(text)[0] == "providers.0.models.0.release_date"
@@ -240,19 +272,24 @@ def served_with(**files: Path) -> list[Fault]:
     return broken("[server]\n" + "".join(f"{name} = {json.dumps(str(path))}\n" for name, path in files.items()))
 
 
-def test_tls_needs_both_files_or_neither(tmp_path: Path) -> None:
-    file = tmp_path / "server.pem"
-    file.write_text("x")
+def test_tls_needs_both_files_or_neither() -> None:
     assert served_with() == []
-    assert served_with(tls_cert_file=file, tls_key_file=file) == []
-    [without_key], [without_cert] = served_with(tls_cert_file=file), served_with(tls_key_file=file)
+    assert served_with(tls_cert_file=CERTIFICATE, tls_key_file=CERTIFICATE) == []
+    [without_key], [without_cert] = served_with(tls_cert_file=CERTIFICATE), served_with(tls_key_file=CERTIFICATE)
     assert (without_key.path, without_cert.path) == (("server", "tls_key_file"), ("server", "tls_cert_file"))
     assert without_key.message == "is missing beside tls_cert_file"
 
 
 def test_tls_files_are_there_and_readable(tmp_path: Path) -> None:
-    file = tmp_path / "server.pem"
-    file.write_text("x")
-    [fault] = served_with(tls_cert_file=file, tls_key_file=tmp_path / "nowhere.pem")
+    [fault] = served_with(tls_cert_file=CERTIFICATE, tls_key_file=tmp_path / "nowhere.pem")
     assert (fault.path, fault.message) == (("server", "tls_key_file"), "is no file that can be read")
     assert len(served_with(tls_cert_file=tmp_path, tls_key_file=tmp_path)) == 2
+
+
+@pytest.mark.parametrize("missing", ["PRIVATE KEY", "CERTIFICATE", "nothing but noise"])
+def test_tls_files_belong_together(tmp_path: Path, missing: str) -> None:
+    file = tmp_path / "server.pem"
+    text = CERTIFICATE.read_text()
+    file.write_text("x" if missing not in text else text.replace(missing, "X"))
+    [fault] = served_with(tls_cert_file=file, tls_key_file=file)
+    assert (fault.path, fault.message) == (("server", "tls_cert_file"), "makes no usable pair with tls_key_file")

@@ -62,9 +62,65 @@ def test_target_of_a_model_whose_id_is_wrong_is_not_called_unknown() -> None:
     assert reported(text) == ["providers.0.models.0.id"]
 
 
+def test_target_that_comes_near_a_wrong_id_is_not_called_unknown() -> None:
+    text = BASE.replace('id = "m"', 'id = "large model"').replace('model = "m"', 'model = "large-model"')
+    assert reported(text) == ["providers.0.models.0.id"]
+
+
 def test_two_wrong_ids_are_not_called_duplicates() -> None:
-    text = BASE.replace('id = "m"', 'id = "m m"').replace('id = "v"', 'id = "v v"')
+    text = (
+        BASE.replace('id = "m"', 'id = "m m"').replace('id = "v"', 'id = "v v"').replace('model = "m"', 'model = "m m"')
+    )
     assert reported(text) == ["providers.0.models.0.id", "virtual_models.0.id"]
+
+
+def test_no_fault_is_kept_back_for_one_beside_it() -> None:
+    keys = '[{ label = "k", api_key_env = 1 }, { label = "k", api_key_env = "K" }]'
+    provider = f'api_version = "x"\nstrict = 1\nkeys = {keys}'
+    model = 'cost_per_1m_input = -1\nrelease_date = "2024-02-31"'
+    virtual = 'description = " "\nfallback_on = ["timeout"]\n[[virtual_models]]\nid = "w w"'
+    text = BASE.replace('kind = "openai"', f'kind = "openai"\n{provider}').replace('["chat"]\n', f'["chat"]\n{model}\n')
+    text = text.replace('"fallback"', '"single"').replace('{ model = "m" }]', '{ model = "nope", weight = 1, x = 1 }]')
+    assert set(reported(text + virtual)) == {
+        "providers.0.api_version",
+        "providers.0.strict",
+        "providers.0.keys.0.api_key_env",
+        "providers.0.keys.1.label",
+        "providers.0.models.0.cost_per_1m_input",
+        "providers.0.models.0.release_date",
+        "virtual_models.0.targets",
+        "virtual_models.0.targets.1.x",
+        "virtual_models.0.targets.1.weight",
+        "virtual_models.0.targets.1.model",
+        "virtual_models.0.description",
+        "virtual_models.0.fallback_on",
+        "virtual_models.1.id",
+        "virtual_models.1.capability",
+        "virtual_models.1.strategy",
+        "virtual_models.1.targets",
+    }
+
+
+def test_ids_and_names_are_compared_whatever_else_is_wrong_with_their_owners() -> None:
+    second = '[[providers]]\nname = "a"\nkind = "grok"\nmodels = [{ id = "m", capabilities = ["chta"] }]'
+    assert reported(BASE + second) == [
+        "providers.1.kind",
+        "providers.1.models.0.capabilities.0",
+        "providers.1.name",
+        "providers.1.models.0.id",
+    ]
+
+
+def test_pin_on_keys_that_are_wrong_is_not_called_unknown() -> None:
+    text = BASE.replace('kind = "openai"', 'kind = "openai"\nkeys = [{ label = 1, api_key_env = "K" }]')
+    assert reported(text.replace('{ model = "m" }]', '{ model = "m", key = "k" }]')) == ["providers.0.keys.0.label"]
+
+
+def test_targets_of_an_unbuilt_capability_are_not_held_against_another() -> None:
+    text = BASE.replace('capability = "chat"', 'capability = "embed"').replace(
+        '{ model = "m" }]', '{ model = "m", overrides = { set = { dimensions = 1 } } }]'
+    )
+    assert reported(text) == ["virtual_models.0.capability"]
 
 
 def test_legacy_fallbacks_are_reported_and_everything_else_too() -> None:

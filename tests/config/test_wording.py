@@ -5,13 +5,26 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumen_gateway.config.wording import dotted, nearest, one_of, quoted
+from lumen_gateway.config.wording import dotted, nearest, one_of, owner, quoted
 
 
 def test_path_is_written_the_way_operators_say_it() -> None:
     assert dotted(("virtual_models", 0, "targets", 1, "model")) == "virtual_models[0].targets[1].model"
     assert dotted(("when", "metadata.plan")) == 'when."metadata.plan"'
     assert dotted(()) == ""
+
+
+def test_owner_of_a_path_is_the_virtual_model_and_its_target_by_their_ids() -> None:
+    document = {"virtual_models": [{"id": "v", "targets": [{"model": "m"}, {"model": 1}, 2]}, 3, {"targets": []}]}
+    assert owner(document, ("virtual_models", 0, "targets", 0, "when", "stream")) == 'virtual model "v", target "m"'
+    assert owner(document, ("virtual_models", 0, "targets", 0)) == 'virtual model "v", target "m"'
+    inside: list[tuple[str | int, ...]] = [("targets",), ("targets", 1), ("targets", 2), ("id",)]
+    for path in inside:
+        assert owner(document, ("virtual_models", 0, *path)) == 'virtual model "v"'
+    outside: list[tuple[str | int, ...]] = [(), ("server", "port"), ("virtual_models",), ("virtual_models", 1)]
+    for path in outside:
+        assert owner(document, path) == ""
+    assert owner({}, ("virtual_models", "0")) == ""
 
 
 def test_words_are_quoted_and_cut() -> None:

@@ -87,9 +87,9 @@ def test_crlf_alone_is_one_line_end() -> None:
     assert events_of(frames_of(b"data: a\r\ndata: b\r\n\r\n")) == [(b"", b"a\nb")]
 
 
-def test_leading_byte_order_mark_is_skipped_and_kept_in_the_bytes() -> None:
-    text = b"\xef\xbb\xbfdata: a\n\ndata: b\n\n"
-    for frames in (frames_of(text), frames_of(*byte_by_byte(text))):
+def test_leading_byte_order_mark_is_dropped() -> None:
+    text = b"data: a\n\ndata: b\n\n"
+    for frames in (frames_of(b"\xef\xbb\xbf" + text), frames_of(*byte_by_byte(b"\xef\xbb\xbf" + text))):
         assert events_of(frames) == [(b"", b"a"), (b"", b"b")]
         assert raw_of(frames) == text
 

@@ -19,7 +19,7 @@ from lumen_gateway.simulator import Reply, completion, stream
 
 OTHER, OTHER_STREAM = completion("other"), stream(["other"])
 BRIEF = Timeouts(first_token_s=0.15, response_s=0.15, idle_s=0.15, total_s=600.0)
-SLACK_S = 1.0  # for a busy machine; no timer here comes near it
+SLACK_S = 5.0  # for a busy machine; no other clock here is below it
 
 
 def hanging(reply: Reply, frames: int) -> Reply:
@@ -62,10 +62,10 @@ async def test_silence_after_the_commit_is_one_error_frame_and_the_end_of_the_up
 
 
 async def test_slow_stream_that_never_falls_silent_is_relayed_whole() -> None:
-    slow = msgspec.structs.replace(stream(["x"] * 10), frame_delay_s=0.03)
+    slow = msgspec.structs.replace(stream(["x"] * 10), frame_delay_s=0.1)
     async with site({"a": slow}) as gateway:
         patient = msgspec.structs.replace(BRIEF, idle_s=2.0, first_token_s=2.0)
-        told = await gateway.ask(gateway.leaf("a", patient), stream=True, total_s=0.2)
+        told = await gateway.ask(gateway.leaf("a", patient), stream=True, total_s=0.8)
         assert (Seen(told.body).text, told.failure) == ("x" * 10, None)
 
 
@@ -80,10 +80,10 @@ async def test_refused_connection_leads_on_at_once() -> None:
 
 async def test_deadline_over_everything_ends_the_wait_and_nothing_is_sent_behind_it() -> None:
     async with site({"*": SILENT}) as gateway:
-        slow = [gateway.leaf(each, msgspec.structs.replace(TIMEOUTS, response_s=0.2)) for each in "abcde"]
+        slow = [gateway.leaf(each, msgspec.structs.replace(TIMEOUTS, response_s=0.4)) for each in "abcde"]
         began_s = time.monotonic()
-        told = await gateway.ask(*slow, total_s=0.5, retry=RetryPolicy())
-        assert 0.5 <= time.monotonic() - began_s + 0.01 < 0.5 + SLACK_S
+        told = await gateway.ask(*slow, total_s=1.1, retry=RetryPolicy())
+        assert 1.1 <= time.monotonic() - began_s + 0.01 < 1.1 + SLACK_S
         assert told.failure is not None
         assert (told.failure.kind, told.failure.provider) == (Kind.TOTAL_TIMEOUT, "of-a")
         assert len(gateway.upstream.calls) == len(told.records) == 3

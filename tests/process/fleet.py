@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,23 @@ class Fleet(Program):
 def shown_of(pid: int, what: str) -> str:
     """Return what /proc says of a process: its `environ`, its `cmdline`."""
     return Path(f"/proc/{pid}/{what}").read_text()
+
+
+def resident_bytes(pid: int) -> int:
+    """Return how much memory a process holds."""
+    return int(shown_of(pid, "statm").split()[1]) * resource.getpagesize()
+
+
+def descriptors(pid: int) -> int:
+    """Return how many files and sockets a process has open."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def peers(pid: int) -> set[int]:
+    """Return the ports at the other ends of a process's TCP connections over IPv4."""
+    inodes = {link.readlink().name for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()}
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {int(row[2].partition(":")[2], 16) for row in rows if f"socket:[{row[9]}]" in inodes}
 
 
 def runs(pid: int) -> bool:

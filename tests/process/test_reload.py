@@ -20,7 +20,7 @@ RELOADS, REFUSALS = "lumen_config_reloads_total", "lumen_config_reload_failures_
 async def upstream() -> AsyncIterator[Upstream]:
     script = {
         "m": completion("Hello"),
-        "long": stream(["one ", "two ", "three"], frame_delay_s=0.5),
+        "streamed": stream(["one ", "two ", "three"]),
         "ill": error(500),
     }
     async with Upstream(script) as running:
@@ -30,10 +30,10 @@ async def upstream() -> AsyncIterator[Upstream]:
 async def test_saved_document_is_served_by_every_worker_without_a_signal(tmp_path: Path, upstream: Upstream) -> None:
     async with Fleet(tmp_path, document(upstream.port, "m"), "--workers", "2") as fleet:
         before = await fleet.settled("ok")
-        fleet.path.write_text(document(upstream.port, "m", "long"))
+        fleet.path.write_text(document(upstream.port, "m", "streamed"))
         after = await fleet.settled("ok", other_than=before["hash"])
         assert after["applied_at"] > before["applied_at"]
-        assert (await fleet.ask("long", stream=True)).done
+        assert (await fleet.ask("streamed", stream=True)).done
         assert await fleet.counted(RELOADS) == 1
 
 
@@ -89,18 +89,18 @@ async def test_boot_fields_wait_for_a_restart_and_the_rest_is_applied(tmp_path: 
     async with Fleet(tmp_path, document(upstream.port, "m")) as fleet:
         before = await fleet.settled("ok")
         more = 'log_format = "json"\n[server]\nport = 1\nsse_heartbeat_ms = 7\n'
-        fleet.path.write_text(document(upstream.port, "m", "long", more=more))
+        fleet.path.write_text(document(upstream.port, "m", "streamed", more=more))
         health = await fleet.settled("ok", other_than=before["hash"])
         assert health["restart_needed"] == ["log_format", "server.port", "server.sse_heartbeat_ms"]
         assert "restart to apply log_format, server.port, server.sse_heartbeat_ms" in fleet.log
-        assert (await fleet.ask("long", stream=True)).done
+        assert (await fleet.ask("streamed", stream=True)).done
 
 
 async def test_link_into_a_folder_that_is_swapped_is_followed(tmp_path: Path, upstream: Upstream) -> None:
     """How Kubernetes brings a new ConfigMap: `lumen.toml` -> `..data/lumen.toml`, `..data` -> a folder of its own."""
     async with Fleet(tmp_path, document(upstream.port, "m")) as fleet:
         before = await fleet.settled("ok")
-        for name, models in (("first", ("m",)), ("second", ("m", "long"))):
+        for name, models in (("first", ("m",)), ("second", ("m", "streamed"))):
             (tmp_path / name).mkdir()
             (tmp_path / name / "lumen.toml").write_text(document(upstream.port, *models, more=f"# {name}\n"))
         (tmp_path / "..data").symlink_to("first")
@@ -110,4 +110,4 @@ async def test_link_into_a_folder_that_is_swapped_is_followed(tmp_path: Path, up
         (tmp_path / "swap").symlink_to("second")
         (tmp_path / "swap").rename(tmp_path / "..data")
         await fleet.settled("ok", other_than=linked["hash"])
-        assert (await fleet.ask("long", stream=True)).done
+        assert (await fleet.ask("streamed", stream=True)).done

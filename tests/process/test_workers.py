@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx2
 import pytest
-from tests.process.fleet import Fleet, document, shown_of, until_gone
-from tests.process.program import HOST, PATIENCE_S
+from tests.process.fleet import Fleet, document, peers, shown_of, until_gone
+from tests.process.program import HOST, LUMEN, PATIENCE_S
+from tests.process.wire import Connection, chat, connected, to_the_end
 
 from lumen_gateway.simulator import Upstream, completion, stream
 
@@ -19,11 +22,29 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="lo
 
 MASTER_KEY = "0123456789abcdef" * 4
 PROVIDER_KEY = "sk-canary-of-the-provider"
+IMPORT = re.compile(r"^import time: +\d+ \| +\d+ \| +(\S+)$", re.MULTILINE)
+OPEN_FILES = re.compile(r"^Max open files +(\d+) +(\d+)", re.MULTILINE)
+
+
+class Confined(Fleet):
+    """Started with few descriptors, of which the system grants more."""
+
+    command = ("sh", "-c", 'ulimit -Sn 64; ulimit -Hn 4096; exec "$@"', "sh", LUMEN)
+
+
+class Detached(Fleet):
+    """Started as some supervisors do: with nothing at 0, 1 and 2."""
+
+    command = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", LUMEN)
 
 
 @pytest.fixture
 async def upstream() -> AsyncIterator[Upstream]:
-    script = {"m": completion("Hello"), "long": stream(["word "] * 30, frame_delay_s=0.1)}
+    script = {
+        "m": completion("Hello"),
+        "long": stream(["word "] * 30, frame_delay_s=0.1),
+        "brief": stream(["word "] * 5, frame_delay_s=0.1),
+    }
     async with Upstream(script) as running:
         yield running
 
@@ -43,20 +64,27 @@ async def test_counts_of_all_workers_are_one_sum(tmp_path: Path, upstream: Upstr
         assert await fleet.counted("lumen_attempts_total") == 20
 
 
-async def test_killed_worker_takes_only_its_own_requests_and_is_replaced(tmp_path: Path, upstream: Upstream) -> None:
-    async with Fleet(tmp_path, document(upstream.port, "m", "long"), "--workers", "2") as fleet:
+async def test_killed_worker_takes_its_own_requests_along_and_no_others(tmp_path: Path, upstream: Upstream) -> None:
+    async with (
+        Fleet(tmp_path, document(upstream.port, "m", "long"), "--workers", "2") as fleet,
+        AsyncExitStack() as open_,
+    ):
         await fleet.serving(2)
         victim, survivor = await fleet.workers()
-        asking = asyncio.gather(*(fleet.ask("long", stream=True) for _ in range(8)), return_exceptions=True)
-        await upstream.called(8)
+        streams: dict[int, Connection] = {}  # by the client's port
+        while not all(streams.keys() & peers(worker) for worker in (victim, survivor)):
+            for reader, writer in [await open_.enter_async_context(connected(fleet.port)) for _ in range(8)]:
+                writer.write(chat("long", "connection: close", stream=True))
+                streams[writer.get_extra_info("sockname")[1]] = reader, writer
+            await upstream.called(len(streams))
+        of_the_victim = streams.keys() & peers(victim)
         os.kill(victim, signal.SIGKILL)
-        answers = await asking
-        cut = [answer for answer in answers if isinstance(answer, httpx2.TransportError)]
-        whole = [answer for answer in answers if not isinstance(answer, BaseException) and answer.done]
-        assert len(cut) + len(whole) == 8
+        heard = await asyncio.gather(*(to_the_end(reader) for reader, _ in streams.values()))
+        cut = {port for port, rest in zip(streams, heard, strict=True) if b"data: [DONE]" not in rest}
+        assert cut == of_the_victim
         await fleet.serving(2)
-        assert victim not in await fleet.workers()
         assert survivor in await fleet.workers()
+        assert victim not in await fleet.workers()
         assert await fleet.counted("lumen_worker_restarts_total") == 1
         assert "was killed by signal 9" in fleet.log
 
@@ -70,10 +98,10 @@ async def test_workers_of_a_killed_keeper_end(tmp_path: Path, upstream: Upstream
 
 
 async def test_worker_asked_to_end_by_name_is_replaced_without_loss(tmp_path: Path, upstream: Upstream) -> None:
-    async with Fleet(tmp_path, document(upstream.port, "m", "long")) as fleet:
+    async with Fleet(tmp_path, document(upstream.port, "m", "brief")) as fleet:
         await fleet.serving(1)
         (worker,) = await fleet.workers()
-        asking = asyncio.gather(fleet.ask("long", stream=True))
+        asking = asyncio.gather(fleet.ask("brief", stream=True))
         await upstream.called()
         os.kill(worker, signal.SIGTERM)
         (answer,) = await asking
@@ -91,6 +119,38 @@ async def test_terminal_signals_to_a_worker_are_the_keepers_business(tmp_path: P
             os.kill(worker, number)
         assert (await fleet.ask("m")).text == "Hello"
         assert list(await fleet.workers()) == [worker]
+
+
+async def test_running_worker_has_loaded_nothing_of_the_keepers(tmp_path: Path, upstream: Upstream) -> None:
+    """Python tells what it imports; what it tells once the first worker is dead comes from the second."""
+    async with Fleet(tmp_path, document(upstream.port, "m", "brief"), PYTHONPROFILEIMPORTTIME="1") as fleet:
+        await fleet.serving(1)
+        (first,) = await fleet.workers()
+        told_before = len(fleet.log)
+        os.kill(first, signal.SIGKILL)
+        await fleet.ready()
+        await fleet.serving(1)
+        assert (await fleet.ask("m")).done
+        assert (await fleet.ask("brief", stream=True)).done
+        loaded = {module.partition(".")[0] for module in IMPORT.findall(fleet.log[told_before:])}
+        assert {"lumen_gateway", "httptools", "uvicorn"} <= loaded
+        assert (
+            loaded & {"sqlalchemy", "alembic", "aiosqlite", "asyncpg", "starlette", "tomlkit", "opentelemetry"} == set()
+        )
+
+
+async def test_worker_takes_the_descriptors_the_system_grants(tmp_path: Path, upstream: Upstream) -> None:
+    async with Confined(tmp_path, document(upstream.port, "m")) as fleet:
+        await fleet.serving(1)
+        (worker,) = await fleet.workers()
+        soft, hard = OPEN_FILES.findall(shown_of(worker, "limits"))[0]
+        assert soft == hard != "64"
+
+
+async def test_program_without_standard_streams_serves(tmp_path: Path, upstream: Upstream) -> None:
+    async with Detached(tmp_path, document(upstream.port, "m"), "--workers", "2") as fleet:
+        await fleet.serving(2)
+        assert (await fleet.ask("m")).text == "Hello"
 
 
 async def test_no_secret_is_in_a_workers_environment_or_on_a_command_line(tmp_path: Path, upstream: Upstream) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -25,10 +26,15 @@ def head(*lines: str) -> bytes:
 
 
 @asynccontextmanager
-async def connected(port: int) -> AsyncIterator[Connection]:
-    """Hold a connection of its own."""
+async def connected(port: int, receive_bytes: int | None = None) -> AsyncIterator[Connection]:
+    """Hold a connection of its own, which may be one that takes little ahead of its reader."""
+    client = socket.socket()
+    client.setblocking(False)
+    if receive_bytes is not None:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
     async with asyncio.timeout(PATIENCE_S):
-        reader, writer = await asyncio.open_connection(HOST, port)
+        await asyncio.get_running_loop().sock_connect(client, (HOST, port))
+        reader, writer = await asyncio.open_connection(sock=client)
     try:
         yield reader, writer
     finally:

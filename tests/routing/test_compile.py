@@ -163,6 +163,8 @@ def test_faults_of_models_and_of_their_graph_come_together_and_there_is_no_plan(
 def test_ids_taken_twice_are_left_to_the_document_check_without_a_crash() -> None:
     twice = [virtual("a", "single", "b"), virtual("v", "single", "a"), virtual("v", "single", "b")]
     assert compile_plan(config_of(*twice)).faults == ()
+    [loop] = compile_plan(config_of(virtual("a", "fallback", "a", "b"))).faults  # the id means the virtual model here
+    assert loop.message.endswith("a -> a")
 
 
 def test_long_chain_of_references_is_refused_without_recursion() -> None:

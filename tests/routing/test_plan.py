@@ -83,6 +83,18 @@ def test_dropped_opening_of_an_outer_target_hands_only_that_on() -> None:
     assert next_attempt(left, 1, LIMITED) is None
 
 
+def test_dropping_one_after_the_other_leads_where_dropping_at_once_does() -> None:
+    attempts = (
+        Attempt("a", "p", escapes=(Escape(LIMITED, 2),)),
+        Attempt("b", "p", starts=0b001),
+        Attempt("c", "p", starts=0b100),
+        Attempt("d", "p", starts=0b001),
+    )
+    left = without(without(attempts, lambda attempt: attempt.leaf == "c"), lambda attempt: attempt.leaf == "b")
+    assert left == without(attempts, lambda attempt: attempt.leaf in "bc")
+    assert next_attempt(left, 0, LIMITED) is None
+
+
 def test_nothing_dropped_copies_nothing_and_everything_dropped_leaves_nothing() -> None:
     attempts = attempts_of(TWO_PAIRS, "v")
     assert all(ours is theirs for ours, theirs in zip(without(attempts, lambda _: False), attempts, strict=True))

@@ -15,7 +15,7 @@ from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.records import Origin
 from lumen_gateway.simulator.clock import ManualClock
 from lumen_gateway.telemetry.metrics import Metrics, render
-from lumen_gateway.telemetry.probes import Health, Probes
+from lumen_gateway.telemetry.probes import LOOK_AGAIN_S, Health, Probes
 
 INTERVAL_S = 10
 ON = Resilience(health_check_enabled=True, health_check_interval_ms=INTERVAL_S * 1000, connect_timeout_ms=2000)
@@ -188,6 +188,16 @@ async def test_reload_forgets_what_was_found_at_another_address() -> None:
         bench.config = Config(providers=[provider("a", "openai", "http://b")], resilience=ON)
         assert bench.probes.results() == {"a": Health("unknown")}
         await bench.clock.advance(INTERVAL_S)
+        assert bench.probes.results()["a"].status == "up"
+
+
+async def test_reload_that_turns_probes_on_is_noticed_whatever_the_interval_was() -> None:
+    bench = Bench(provider("a", "openai", "http://a"), a=200)
+    bench.config = msgspec.structs.replace(bench.config, resilience=Resilience(health_check_interval_ms=0))
+    async with bench.running() as found:
+        assert found == {"a": Health("unknown")}
+        bench.config = msgspec.structs.replace(bench.config, resilience=ON)
+        await bench.clock.advance(LOOK_AGAIN_S)
         assert bench.probes.results()["a"].status == "up"
 
 

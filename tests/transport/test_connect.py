@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import resource
 import socket
 import ssl
 import sys
@@ -86,6 +89,23 @@ async def test_refused_connection_is_unreachable(closed_port: int) -> None:
     failure = await Opener().failure(Origin("http", "127.0.0.1", closed_port))
     assert failure.kind is Kind.UNREACHABLE
     assert failure.message == "could not connect to the upstream: connection refused"
+
+
+async def test_running_out_of_descriptors_is_our_own_fault(up: Upstream) -> None:
+    opener, held = Opener(), []
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[0], 256), limits[1]))
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.dup(0))
+        failure = await opener.failure(Origin("http", "127.0.0.1", up.port))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for descriptor in held:
+            os.close(descriptor)
+    assert failure.kind is Kind.INTERNAL
+    assert failure.message == "could not connect to the upstream: too many open files"
 
 
 async def test_name_without_an_address_is_unreachable() -> None:

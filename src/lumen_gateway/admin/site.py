@@ -27,7 +27,7 @@ from lumen_gateway.telemetry.probes import Probes
 
 _UNKNOWN_CALLER = Failure(
     Kind.UNAUTHENTICATED,
-    "this route takes the master key as a bearer token",
+    "this route takes the key in LUMEN_MASTER_KEY as a bearer token",
     headers=(("www-authenticate", "Bearer"),),
 )
 

@@ -22,6 +22,7 @@ from lumen_gateway.keeper import Keeper, listen
 from lumen_gateway.serving import DRAIN_S
 from lumen_gateway.telemetry import log
 
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 MAX_DESCRIPTORS = 65_536  # 32,000 streams in a worker
 
 
@@ -41,6 +42,7 @@ MAX_DESCRIPTORS = 65_536  # 32,000 streams in a worker
 )
 def command(path: Path | None, host: str | None, port: int | None, workers: int, drain_s: float) -> None:
     """Serve the gateway."""
+    _occupy_standard_streams()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # never an end, not even while starting; the keeper takes it over
     source = FileSource(path, os.environ)
     load, faults = prepare(source.read(), os.environ)
@@ -48,11 +50,12 @@ def command(path: Path | None, host: str | None, port: int | None, workers: int,
         click.echo(fault, err=True)
     if load is None:
         raise SystemExit(1)
+    level = _log_level()
     _allow_descriptors()
     server = load.config.server
     host, port = host or server.host, port or server.port
     listener = _listen(host, port)
-    log.setup(load.config.log_format, os.environ.get("LUMEN_LOG", "INFO").upper())
+    log.setup(load.config.log_format, level)
     scheme = "https" if server.tls_cert_file else "http"
     log.event(log.INFO, "keeper.listening", f"serving on {scheme}://{_authority(host, port)}", workers=workers)
     access = Access(server.public_metrics or is_loopback(host), read_master_key(os.environ))
@@ -63,6 +66,14 @@ def command(path: Path | None, host: str | None, port: int | None, workers: int,
             raise SystemExit(1)
 
 
+def _log_level() -> str:
+    level = (os.environ.get("LUMEN_LOG") or "INFO").upper()
+    if level not in LOG_LEVELS:
+        click.echo(f"LUMEN_LOG: is no log level; write one of {', '.join(LOG_LEVELS)}", err=True)
+        raise SystemExit(1)
+    return level
+
+
 def _allow_descriptors() -> None:
     """Take all the system grants, workers included: a stream needs two, and the usual soft limit is 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -70,6 +81,13 @@ def _allow_descriptors() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):  # macOS says "unlimited" and means less
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _occupy_standard_streams() -> None:
+    """Leave none of 0, 1 and 2 closed: a socket in that place would not reach a worker, or be written to as a log."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -17,8 +17,8 @@ from typing import Any
 
 from msgspec import NODEFAULT, inspect
 
-from lumen_gateway.config.legacy import LEGACY_KEYS, check_legacy
-from lumen_gateway.config.schema import PATTERNS, Config, Fault, Model
+from lumen_gateway.config.legacy import check_legacy
+from lumen_gateway.config.schema import PATTERNS, Config, Fault
 from lumen_gateway.config.wording import nearest, one_of, quoted
 
 Path = tuple[str | int, ...]
@@ -32,9 +32,10 @@ def check_shape(document: dict[str, Any]) -> list[Fault]:
     Shape:  empty only if the document converts to `Config` and nothing in it waits for a later version.
     Raises: nothing.
     """
-    faults = check_legacy(document)
+    legacy, faults = check_legacy(document), list[Fault]()
     _table(document, _root(), (), faults)
-    return faults
+    told = {fault.path for fault in legacy}
+    return legacy + [fault for fault in faults if fault.path not in told]
 
 
 # --- the types --------------------------------------------------------------------------------------------------------
@@ -114,7 +115,7 @@ def _table(value: dict[str, Any], node: inspect.StructType, path: Path, faults: 
     for key, item in value.items():
         field = fields.get(key)
         if field is None:
-            faults.extend(_unknown_key(key, node.cls, path))
+            faults.append(Fault((*path, key), "is an unknown key", _elsewhere(key, node.cls)))
         elif not unbuilt(field):
             _check(item, field.type, (*path, key), faults)
         elif item != default_of(field) or type(item) is not type(default_of(field)):
@@ -123,10 +124,10 @@ def _table(value: dict[str, Any], node: inspect.StructType, path: Path, faults: 
 
 
 def _marked(value: Any, node: inspect.Metadata, path: Path, faults: list[Fault]) -> None:
-    before = len(faults)
-    _check(value, node.type, path, faults)
-    if len(faults) == before and value in _unbuilt_words(node):
-        faults.append(Fault(path, f"{quoted(value)} is not in this version", f"write {one_of(built_words(node))}"))
+    if isinstance(node.type, inspect.LiteralType) and isinstance(value, str):
+        _word(value, node, path, faults)
+    else:
+        _check(value, node.type, path, faults)
 
 
 def _optional(value: Any, node: inspect.UnionType, path: Path, faults: list[Fault]) -> None:
@@ -167,10 +168,14 @@ def _search(pattern: str) -> Callable[[str], re.Match[str] | None]:
     return re.compile(pattern).search
 
 
-def _word(value: str, node: inspect.LiteralType, path: Path, faults: list[Fault]) -> None:
-    if value not in node.values:
-        near = nearest(value, _words(node))
-        faults.append(Fault(path, f"{quoted(value)} is unknown", f"write {one_of([near] if near else _words(node))}"))
+def _word(value: str, node: inspect.Type, path: Path, faults: list[Fault]) -> None:
+    """Hold a word against an enumeration. What to write instead is never a word that would be refused next."""
+    built = built_words(node)
+    if value in _unbuilt_words(node):
+        faults.append(Fault(path, f"{quoted(value)} is not in this version", f"write {one_of(built)}"))
+    elif value not in built:
+        near = nearest(value, built)
+        faults.append(Fault(path, f"{quoted(value)} is unknown", f"write {one_of([near] if near else built)}"))
 
 
 def _words(node: inspect.Type) -> list[str]:
@@ -211,12 +216,6 @@ _CHECKS: dict[type, Callable[[Any, Any, Path, list[Fault]], None]] = {
 
 
 # --- what to say ------------------------------------------------------------------------------------------------------
-
-
-def _unknown_key(key: str, cls: type, path: Path) -> list[Fault]:
-    if cls is Model and key in LEGACY_KEYS:
-        return []  # legacy.py has more to say
-    return [Fault((*path, key), "is an unknown key", _elsewhere(key, cls))]
 
 
 def _missing(key: str, cls: type, path: Path) -> Fault:

@@ -6,23 +6,35 @@ Rewriting a whole document is left to `migrate.py`.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from lumen_gateway.config.schema import Fault
 from lumen_gateway.config.wording import quoted
 
-LEGACY_KEYS = ("fallbacks", "rerank")
+Path = tuple[str | int, ...]
+
+_LEGACY_KEYS = ("fallbacks", "rerank")
 
 
 def check_legacy(document: dict[str, Any]) -> list[Fault]:
     """Refuse every old field of a foundation model. Looks at the raw document: anything in it may be misshapen."""
     return [
-        _fault(provider, model, key, ("providers", outer, "models", inner, key))
+        _fault(provider, model, old, ("providers", outer, "models", inner, *place))
         for outer, provider in _tables_in(document, "providers")
         for inner, model in _tables_in(provider, "models")
-        for key in LEGACY_KEYS
-        if key in model
+        for old, place in _old_fields(provider, model)
     ]
+
+
+def _old_fields(provider: dict[str, Any], model: dict[str, Any]) -> Iterator[tuple[str, Path]]:
+    """Name each old field of a model, and where it stands."""
+    for key in _LEGACY_KEYS:
+        if key in model:
+            yield key, (key,)
+    capabilities = model.get("capabilities")
+    if provider.get("kind") == "typesafe" and type(capabilities) is list and "rerank" in capabilities:
+        yield "capability rerank", ("capabilities", capabilities.index("rerank"))
 
 
 def _tables_in(table: dict[str, Any], key: str) -> list[tuple[int, dict[str, Any]]]:
@@ -30,16 +42,17 @@ def _tables_in(table: dict[str, Any], key: str) -> list[tuple[int, dict[str, Any
     return [(index, item) for index, item in enumerate(value) if isinstance(item, dict)] if type(value) is list else []
 
 
-def _fault(provider: dict[str, Any], model: dict[str, Any], key: str, path: tuple[str | int, ...]) -> Fault:
+def _fault(provider: dict[str, Any], model: dict[str, Any], old: str, path: Path) -> Fault:
     name = str(model.get("id", "?"))
     renamed = f"{provider.get('name', '?')}/{name}"
     upstream = model.get("upstream_id", name)
-    virtual = _fallback(name, renamed, model) if key == "fallbacks" else _rerank(name, renamed)
+    virtual = _fallback(name, renamed, model) if old == "fallbacks" else _rerank(name, renamed)
+    removed = "remove it" if old in _LEGACY_KEYS else 'let this model declare "decisions" in its place'
     return Fault(
         path,
-        f"model {quoted(name)}: {key} gave way to virtual models",
-        f"run `lumen config migrate`, or remove it, name this model {quoted(renamed)} with upstream_id = "
-        f"{_toml(upstream)}, and add\n{virtual}",
+        f"model {quoted(name)}: {old} gave way to virtual models",
+        f"by hand, since `lumen config migrate` is not in this version: {removed}, name this model {quoted(renamed)} "
+        f"with upstream_id = {_toml(upstream)}, and add\n{virtual}",
     )
 
 

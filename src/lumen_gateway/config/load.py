@@ -23,7 +23,7 @@ from lumen_gateway.config.positions import line_of, lines_of
 from lumen_gateway.config.rules import MASTER_KEY, check_rules
 from lumen_gateway.config.salvage import Damage, salvage
 from lumen_gateway.config.schema import Config, Fault
-from lumen_gateway.config.wording import dotted
+from lumen_gateway.config.wording import dotted, owner
 
 DEFAULT_NAMES = ("lumen.toml", "config.toml")  # in the working directory, first found
 
@@ -52,7 +52,8 @@ class Document(msgspec.Struct, frozen=True, dict=True):
         """Say one fault with its place: file and line, or the environment variable it came from."""
         said = f"{fault.message}; {fault.fix}" if fault.fix else fault.message
         path = "" if self.variables.get(fault.path) in fault.path else dotted(fault.path)
-        parts = [self._place(fault), "warning" if fault.warning else "", path, said]
+        named = owner(self._values, fault.path) if fault.path else ""
+        parts = [self._place(fault), "warning" if fault.warning else "", path, named, said]
         return ": ".join(part for part in parts if part)
 
     def line(self, fault: Fault) -> int:
@@ -69,8 +70,17 @@ class Document(msgspec.Struct, frozen=True, dict=True):
         return f"{self.path}:{line}" if line else str(self.path)
 
     def _variable(self, fault: Fault) -> str | None:
-        paths = (fault.path[:end] for end in range(len(fault.path), 0, -1))
-        return next((self.variables[path] for path in paths if path in self.variables), None)
+        """Return the variable that set what is at fault, or something around it, or a table that the file has not."""
+        path = fault.path
+        around = (path[:end] for end in range(len(path), 0, -1))
+        name = next((self.variables[each] for each in around if each in self.variables), None)
+        if name is not None or not path or path in self._lines:
+            return name
+        return next((name for below, name in self.variables.items() if below[: len(path)] == path), None)
+
+    @cached_property
+    def _values(self) -> dict[str, Any]:
+        return tomllib.loads(self.text)
 
     @cached_property
     def _lines(self) -> dict[tuple[str | int, ...], int]:
@@ -116,10 +126,8 @@ def _checked(path: Path, text: str, values: dict[str, Any], environ: Mapping[str
     misshapen = check_shape(values)
     if "virtual_models" in values:
         values["virtual_models"] = _floats(values["virtual_models"])
-    draft = salvage(values, misshapen)
-    document = Document(
-        path, text, draft, (*faults, *misshapen, *guard), variables, draft=draft, damage=Damage(misshapen)
-    )
+    draft, damage = salvage(values, misshapen)
+    document = Document(path, text, draft, (*faults, *misshapen, *guard), variables, draft=draft, damage=damage)
     return document.with_faults(check_rules(draft))
 
 
@@ -142,9 +150,13 @@ def _unread(path: Path, message: str, fix: str, text: str = "", *, line: int | N
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
+_TOML_FIXES = {"Invalid value": "put text in quotes; only numbers, dates, true and false go without"}
+"""What tomllib says of the usual slip -> what to write instead."""
+
 
 def _not_toml(path: Path, text: str, exc: Exception) -> Document:
     said = str(exc) if isinstance(exc, ValueError) else "a number is beyond any range"
     place = _PLACE.search(said)
     line = None if place is None else int(place[1]) if place[1] else text.rstrip().count("\n") + 1
-    return _unread(path, f"is not valid TOML: {_PLACE.sub('', said)}", "", text, line=line)
+    said = _PLACE.sub("", said)
+    return _unread(path, f"is not valid TOML: {said}", _TOML_FIXES.get(said, ""), text, line=line)

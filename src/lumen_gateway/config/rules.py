@@ -23,17 +23,26 @@ Path = tuple[str | int, ...]
 MASTER_KEY = "LUMEN_MASTER_KEY"
 NEEDS_BASE_URL = frozenset({"azure", "cloudflare", "ollama", "vllm"})  # no address that all customers share
 
+SECRET_HEADERS = frozenset({"api-key", "authorization", "cookie", "proxy-authorization", "x-api-key"})
+OWN_HEADERS = frozenset(
+    {"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host"}
+    | {"keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"}
+)
+"""What the gateway writes into each call itself, or what is of one connection only (RFC 9110, 7.6.1)."""
+
 MAX_METADATA_LABELS = 16
 OTLP_EXPORTER = "opentelemetry-exporter-otlp-proto-http"
 OWN_LABELS = frozenset({"capability", "direction", "estimated", "kind", "media_type", "model", "provider"})
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z").match  # POSIX, 8.1: what a shell can set
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z").match
 _HOST = re.compile(r"[A-Za-z0-9._-]+\Z").match
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z").match  # RFC 9110, 5.6.2
 
 
 def check_rules(config: Config) -> list[Fault]:
     """Return every broken rule between fields."""
-    parts = (_tls, _labels, _collector, _names, _ids, _each_provider, _dates, _pins)
+    parts = (_tls, _labels, _collector, _probes, _names, _ids, _each_provider, _dates, _pins)
     return [fault for part in parts for fault in part(config)]
 
 
@@ -42,15 +51,31 @@ def check_rules(config: Config) -> list[Fault]:
 
 def _tls(config: Config) -> Iterator[Fault]:
     """A listener that should speak TLS must never speak anything else, so half a setting is a fault."""
-    files = {"tls_cert_file": config.server.tls_cert_file, "tls_key_file": config.server.tls_key_file}
-    for name, path in files.items():
-        if path is None and any(files.values()):
-            (other,) = (each for each in files if each != name)
-            yield Fault(("server", name), f"is missing beside {other}", "name both files, or neither for plain HTTP")
-        elif path is not None and not (os.path.isfile(path) and os.access(path, os.R_OK)):
-            yield Fault(
-                ("server", name), "is no file that can be read", "check the path, as seen from here, and rights"
-            )
+    cert, key = config.server.tls_cert_file, config.server.tls_key_file
+    if cert is None and key is None:
+        return
+    faults = [*_tls_file("tls_cert_file", cert, "tls_key_file"), *_tls_file("tls_key_file", key, "tls_cert_file")]
+    if cert is not None and key is not None and not faults and not _is_pair(cert, key):
+        fix = "name PEM files that belong together: the certificate with its chain, and its key without a password"
+        faults = [Fault(("server", "tls_cert_file"), "makes no usable pair with tls_key_file", fix)]
+    yield from faults
+
+
+def _tls_file(name: str, path: str | None, other: str) -> Iterator[Fault]:
+    if path is None:
+        yield Fault(("server", name), f"is missing beside {other}", "name both files, or neither for plain HTTP")
+    elif not (os.path.isfile(path) and os.access(path, os.R_OK)):
+        yield Fault(("server", name), "is no file that can be read", "check the path, as seen from here, and rights")
+
+
+def _is_pair(cert: str, key: str) -> bool:
+    import ssl  # noqa: PLC0415 - `lumen check` is quick without it, and few documents name a certificate
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")
+    except (OSError, ValueError):  # ssl.SSLError is an OSError
+        return False
+    return True
 
 
 # --- metric labels ----------------------------------------------------------------------------------------------------
@@ -87,6 +112,13 @@ def _collector(config: Config) -> Iterator[Fault]:
     if not _is_installed(OTLP_EXPORTER):
         fix = 'install the extra: pip install "lumen-gateway[otel]"'
         yield Fault(path, "needs OpenTelemetry, which is not installed", fix)
+
+
+def _probes(config: Config) -> Iterator[Fault]:
+    resilience = config.resilience
+    if resilience.health_check_enabled and resilience.health_check_interval_ms == 0:
+        fix = "write an integer of at least 1, or switch health_check_enabled off"
+        yield Fault(("resilience", "health_check_interval_ms"), "is 0 while probes are enabled", fix)
 
 
 def _is_installed(distribution: str) -> bool:
@@ -138,6 +170,7 @@ def _each_provider(config: Config) -> Iterator[Fault]:
         path = ("providers", index)
         yield from _address(provider, path)
         yield from _credentials(provider, path)
+        yield from _forwarded(provider, path)
 
 
 def _address(provider: Provider, path: Path) -> Iterator[Fault]:
@@ -200,6 +233,22 @@ def _credentials(provider: Provider, path: Path) -> Iterator[Fault]:
 def _variable(name: str | None, path: Path) -> Iterator[Fault]:
     if name == MASTER_KEY:
         yield Fault(path, f"{MASTER_KEY} guards this gateway", "name the variable that holds the provider's own key")
+    elif name is not None and not _VARIABLE(name):  # not repeated: it may be the key itself
+        fix = "write a name such as OPENAI_API_KEY, and put the key into that variable"
+        yield Fault(path, "looks like no name of an environment variable", fix, warning=True)
+
+
+def _forwarded(provider: Provider, path: Path) -> Iterator[Fault]:
+    """A client's header may add to a call, not contradict it, nor carry what was meant for the gateway alone."""
+    for index, name in enumerate(provider.forward_headers):
+        where = (*path, "forward_headers", index)
+        if not _TOKEN(name):
+            yield Fault(where, f"{quoted(name)} is no header name", "write a name such as x-team")
+        elif name.lower() in SECRET_HEADERS:
+            fix = "remove it; the provider's own key is named in api_key_env"
+            yield Fault(where, f"{quoted(name)} carries a client's credentials for this gateway", fix)
+        elif name.lower() in OWN_HEADERS:
+            yield Fault(where, f"{quoted(name)} is written by the gateway itself", "remove it")
 
 
 def _dates(config: Config) -> Iterator[Fault]:

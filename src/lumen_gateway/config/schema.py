@@ -24,7 +24,9 @@ def unbuilt_values(*values: str) -> Meta:
 
 
 PositiveInt = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
 Milliseconds = Annotated[int, Meta(ge=1, le=86_400_000)]
+IdleMilliseconds = Annotated[int, Meta(ge=0, le=86_400_000)]  # 0 is refused only while what it times is enabled
 Text = Annotated[str, Meta(min_length=1, pattern=r"\S")]
 Identifier = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:/-]+\Z")]
 Unspaced = Annotated[str, Meta(pattern=r"^\S+\Z")]
@@ -130,15 +132,15 @@ class Server(Table, frozen=True):
 
 
 class Auth(Table, frozen=True):
-    """`[auth]`: virtual keys and the rows they need."""
+    """`[auth]`: virtual keys and the rows they need. Nothing else here matters while it is not enabled."""
 
     enabled: Annotated[bool, UNBUILT] = False
-    db_path: Text = "lumen.db"
-    flush_interval_ms: Milliseconds = 10_000
-    retention_days: PositiveInt = 30
-    usage_channel_capacity: PositiveInt = 10_000
-    usage_batch_max: PositiveInt = 500
-    usage_flush_ms: Milliseconds = 2_000
+    db_path: str = "lumen.db"
+    flush_interval_ms: IdleMilliseconds = 10_000
+    retention_days: Count = 30
+    usage_channel_capacity: Count = 10_000
+    usage_batch_max: Count = 500
+    usage_flush_ms: IdleMilliseconds = 2_000
 
 
 class Telemetry(Table, frozen=True):
@@ -165,7 +167,7 @@ class Resilience(Table, frozen=True):
     connect_timeout_ms: Milliseconds = 5_000
     total_timeout_ms: Milliseconds = 600_000
     health_check_enabled: bool = False  # probes show whether an upstream is up; they never route
-    health_check_interval_ms: Milliseconds = 30_000
+    health_check_interval_ms: IdleMilliseconds = 30_000
 
 
 class Overrides(Table, frozen=True):
@@ -216,7 +218,7 @@ class Model(Table, frozen=True):
     capabilities: Annotated[list[Capability], Meta(min_length=1)]
     upstream_id: Text | None = None  # what is sent upstream; default: the id
     modalities: list[str] = field(default_factory=lambda: ["text"])
-    apis: list[Api] | None = None
+    apis: Annotated[list[Api], Meta(min_length=1)] | None = None
     stream: bool = True  # false: this leaf cannot stream
     context_length: PositiveInt | None = None  # tokens
     max_output_tokens: PositiveInt | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from typing import Any
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+\Z").match
 _LONGEST = 80  # characters of the document a message repeats
@@ -19,6 +20,19 @@ def dotted(path: tuple[str | int, ...]) -> str:
         else:
             text += ("." if text else "") + (step if _BARE_KEY(step) else quoted(step))
     return text
+
+
+def owner(document: Any, path: tuple[str | int, ...]) -> str:
+    """Name the virtual model, and its target, into which a path leads: `virtual model "v", target "m"`."""
+    names: list[str] = []
+    for depth, array, noun, key in ((0, "virtual_models", "virtual model", "id"), (2, "targets", "target", "model")):
+        if len(path) < depth + 2 or path[depth] != array or not isinstance(path[depth + 1], int):
+            break
+        document = document[array][path[depth + 1]]
+        name = document.get(key) if isinstance(document, dict) else None
+        if isinstance(name, str):
+            names.append(f"{noun} {quoted(name)}")
+    return ", ".join(names)
 
 
 def quoted(text: str) -> str:

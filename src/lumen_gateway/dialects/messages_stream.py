@@ -41,6 +41,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     signature: Any = None
     stop_reason: Any = None
     stop_sequence: Any = None
+    stop_details: Any = None
 
     def is_output(self) -> bool:
         """Say whether it brings anything; of a kind unknown here, a citation for one, it does."""
@@ -77,9 +78,6 @@ _decode_events = msgspec.json.Decoder(Event).decode_lines
 _decode_opening = msgspec.json.Decoder(_Opening).decode
 _decode_error_only = msgspec.json.Decoder(_ErrorOnly).decode
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
-
-
-STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 
 
 class MessagesStream:
@@ -168,10 +166,6 @@ class MessagesStream:
         self.event = event
         self._take(event, data)
         return frame.raw
-
-    def end(self) -> bytes:
-        """Return the terminator if the upstream has left it out."""
-        return b"" if self.done else STOP
 
     def read_block(self, block: bytes) -> bytes | None:
         """Take many frames at once, if all are pieces of blocks; None, with nothing changed, if `read` must look.

@@ -1,7 +1,8 @@
 """Server-sent events: bytes to frames and nothing else; what a frame means is the dialects' business.
 
 Frames keep the bytes they came from, so that a relay forwards an upstream's stream unchanged while it reads along:
-the `raw` of all frames, put together, is the input, but for a blank line missing at its end.
+the `raw` of all frames, put together, is the input, but for a byte order mark at its start, which would hide the first
+frame behind anything a relay sends before it, and a blank line missing at its end.
 
 Source: WHATWG HTML, "Server-sent events", 9.2.5 and 9.2.6, with two liberties: a last frame without its blank line
 counts, and a field named `error` (older llama.cpp servers) is an error event.
@@ -113,15 +114,16 @@ class Splitter:
 
     def _frame(self, raw: bytes) -> Frame:
         self._check_size(len(raw))
-        text = raw if self._started else raw.removeprefix(_BOM)
-        self._started = True
-        return _parse(raw, text)
+        if not self._started:
+            raw = raw.removeprefix(_BOM)
+            self._started = True
+        return _parse(raw)
 
 
-def _parse(raw: bytes, text: bytes) -> Frame:
+def _parse(raw: bytes) -> Frame:
     event = b""
     data: list[bytes] = []
-    for line in text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
+    for line in raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"):
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import msgspec
 
 from lumen_gateway.config.schema import Config, Fault
-from lumen_gateway.config.wording import quoted
 from lumen_gateway.routing.plan import MAX_ATTEMPTS, MAX_DEPTH
 
 MAX_SIZE = 20_000  # targets in the tree of one id, shared parts counted each time they are reached
@@ -82,7 +81,7 @@ class _Graph:
         turn = loop.index(min(loop))
         turned = [*loop[turn:], *loop[:turn], loop[turn]]
         position = next(position for position, child in self._edges[turned[0]].items() if child == turned[1])
-        message = f"{self._named(turned[0])} leads back to itself: {self._spelled(turned)}"
+        message = f"leads back to its own virtual model: {self._spelled(turned)}"
         return Fault(("virtual_models", turned[0], "targets", position, "model"), message, "point it at another model")
 
     def check_limits(self, order: list[int]) -> Iterator[Fault]:
@@ -135,11 +134,8 @@ class _Graph:
             ids[_MAX_SPELLED // 2 : -_MAX_SPELLED // 2] = ["..."]
         return " -> ".join(ids)
 
-    def _named(self, number: int) -> str:
-        return f"virtual model {quoted(self._models[number].id)}"
-
     def _fault(self, number: int, message: str, fix: str) -> Fault:
-        return Fault(("virtual_models", number, "targets"), f"{self._named(number)}: {message}", fix)
+        return Fault(("virtual_models", number, "targets"), message, fix)
 
 
 def _counted(number: int) -> str:

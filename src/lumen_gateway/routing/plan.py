@@ -111,12 +111,10 @@ def without(attempts: Sequence[Attempt], dropped: Callable[[Attempt], bool]) -> 
 def _inherit(dropped: int, own: int) -> int:
     """Levels an attempt opens once its dropped predecessor's fall to it.
 
-    A predecessor that opened an outer target leaves nobody behind at the inner levels, so only its own levels count;
-    one that opened an inner target is still somebody's way out, so both do.
+    Whoever led to the predecessor now leads here. Of the attempt's own levels those outside of the predecessor's count
+    too; those inside of them lie in a target that the predecessor had opened, and nobody before it leads there.
     """
-    if dropped and _outermost(dropped) < _outermost(own):
-        return dropped
-    return dropped | own
+    return dropped | own & _outermost(dropped) - 1 if dropped else own
 
 
 def _outermost(starts: int) -> int:

@@ -47,19 +47,12 @@ class _Checker:
 
     def check_model(self, index: int, model: VirtualModel) -> None:
         path: Path = ("virtual_models", index)
-        where = f"virtual model {quoted(model.id)}"
-        self._add(where, _check_counts(model, path))
-        self._add(where, _check_fallback_on(model, path))
+        self.faults += _check_counts(model, path)
+        self.faults += _check_fallback_on(model, path)
         if model.preset is not None:
-            self._add(where, _check_preset(model, model.preset, (*path, "preset")))
+            self.faults += _check_preset(model, model.preset, (*path, "preset"))
         for position, target in enumerate(model.targets):
-            there = (*path, "targets", position)
-            self._add(
-                f"{where}, target {quoted(target.model)}", self._check_target(index, position, model, target, there)
-            )
-
-    def _add(self, where: str, faults: Iterator[Fault]) -> None:
-        self.faults += [msgspec.structs.replace(fault, message=f"{where}: {fault.message}") for fault in faults]
+            self.faults += self._check_target(index, position, model, target, (*path, "targets", position))
 
     def _check_target(
         self, index: int, position: int, model: VirtualModel, target: Target, path: Path
@@ -140,7 +133,7 @@ def _check_preset(model: VirtualModel, preset: Preset, path: Path) -> Iterator[F
 
 def _check_weight(model: VirtualModel, target: Target, path: Path) -> Iterator[Fault]:
     if model.strategy == "split" and target.weight is None:
-        yield Fault(path, "every target of a split needs a weight", "add weight = 1")
+        yield Fault((*path, "weight"), "is missing: every target of a split needs one", "add weight = 1")
     if model.strategy != "split" and target.weight is not None:
         yield Fault((*path, "weight"), f"weight belongs to split, not to {model.strategy}", "remove it")
 
@@ -154,6 +147,5 @@ def _check_when(model: VirtualModel, target: Target, position: int, path: Path) 
         fix = "remove it, or add a target without when behind it"
         yield Fault((*path, "when"), "the last target of a switch is its default and has no when", fix)
     elif not last and target.when is None:
-        yield Fault(
-            path, "rules behind a target without when are never reached", "add when, or make it the last target"
-        )
+        wrong = "is missing: rules behind a target without it are never reached"
+        yield Fault((*path, "when"), wrong, "add it, or make this the last target")

@@ -27,6 +27,10 @@ HEALTH_PATHS = {"ollama": "/api/version", "tei": "/health", "vllm": "/health"}
 at all is all that can be learned without a key."""
 
 
+LOOK_AGAIN_S = 5.0
+"""While probes are off: how soon a document that turns them on is noticed. Its interval may be 0 until then."""
+
+
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the last probe of a provider found."""
 
@@ -92,7 +96,9 @@ class Probes:
             self._found = {target: self._found[target] for target in targets if target in self._found}
             for target in targets:
                 self._take(target, await self._ask(target))
-            await self._clock.sleep(self._config().resilience.health_check_interval_ms / 1000)
+            resilience = self._config().resilience
+            enabled = resilience.health_check_enabled
+            await self._clock.sleep(resilience.health_check_interval_ms / 1000 if enabled else LOOK_AGAIN_S)
 
     def results(self) -> dict[str, Health]:
         """Return what is known of each provider of the document."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import ssl
 
@@ -61,7 +62,7 @@ class Connector:
         try:
             return await self._try_one(origin, last)
         except OSError as exc:
-            raise Failure(Kind.UNREACHABLE, f"could not connect to the upstream: {_reason(exc)}") from exc
+            raise _failure("upstream", exc) from exc
 
     async def _open_unix(self, origin: Origin) -> Connection:
         try:
@@ -69,7 +70,7 @@ class Connector:
                 lambda: Connection(self._loop, self._owner, origin), origin.host
             )
         except OSError as exc:
-            raise Failure(Kind.UNREACHABLE, f"could not connect to the socket: {_reason(exc)}") from exc
+            raise _failure("socket", exc) from exc
         return connection
 
     async def _try_one(self, origin: Origin, address: str) -> Connection:
@@ -82,6 +83,15 @@ class Connector:
             server_hostname=origin.host if secure else None,
         )
         return connection
+
+
+_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+def _failure(target: str, exc: OSError) -> Failure:
+    """Name what kept us from connecting; what this process or machine ran out of is no fault of the upstream."""
+    kind = Kind.INTERNAL if exc.errno in _OURS else Kind.UNREACHABLE
+    return Failure(kind, f"could not connect to the {target}: {_reason(exc)}")
 
 
 def _reason(exc: OSError) -> str:
