@@ -179,7 +179,7 @@ class Gateway:
             else:
                 call.template = call.path if call.path in KEEPER_PATHS else "unmatched"
                 return self.elsewhere(call)
-        route = methods.get(call.method)
+        route = methods.get("GET" if call.method == "HEAD" else call.method)
         if route is None:
             allowed = ", ".join(methods)
             raise Failure(Kind.WRONG_METHOD, f"this route takes {allowed} only", headers=(("allow", allowed),))

@@ -80,6 +80,9 @@ _decode_error_only = msgspec.json.Decoder(_ErrorOnly).decode
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 
+STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+
+
 class MessagesStream:
     """Reads one upstream stream.
 
@@ -166,6 +169,10 @@ class MessagesStream:
         self.event = event
         self._take(event, data)
         return frame.raw
+
+    def end(self) -> bytes:
+        """Return the terminator if the upstream has left it out."""
+        return b"" if self.done else STOP
 
     def read_block(self, block: bytes) -> bytes | None:
         """Take many frames at once, if all are pieces of blocks; None, with nothing changed, if `read` must look.

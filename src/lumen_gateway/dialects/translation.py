@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from lumen_gateway.dialects import neutral, spans
+from lumen_gateway.dialects import neutral
 from lumen_gateway.dialects.chat import ChatRules
 from lumen_gateway.dialects.chat_answer import Answer
 from lumen_gateway.dialects.sse import Frame
@@ -22,7 +22,10 @@ from lumen_gateway.records import Usage
 class Deltas(Protocol):
     """An upstream's stream, frame by frame, as steps of the neutral form."""
 
-    state: Stream
+    @property
+    def state(self) -> Stream:
+        """The stream as the executor looks at it."""
+        ...
 
     def read(self, frame: Frame) -> Sequence[neutral.Delta]:
         """Take one frame."""
@@ -44,7 +47,7 @@ class Writer(Protocol):
 class Codec(Protocol):
     """One dialect, both ways."""
 
-    def read_request(self, request: ClientRequest, edit: Edit | None) -> neutral.Request:
+    def read_request(self, request: ClientRequest, edit: Edit | None, /) -> neutral.Request:
         """Read a client's request, edited on the way where this dialect is the one that edits speak of."""
         ...
 
@@ -60,7 +63,7 @@ class Codec(Protocol):
         """Read an upstream's answer."""
         ...
 
-    def write_answer(self, answer: neutral.Answer, created: int) -> bytes:
+    def write_answer(self, answer: neutral.Answer, created: int, /) -> bytes:
         """Write a client's answer."""
         ...
 
@@ -68,7 +71,7 @@ class Codec(Protocol):
         """Begin to read an upstream's stream."""
         ...
 
-    def writer(self, created: int, *, include_usage: bool) -> Writer:
+    def writer(self, created: int, /, *, include_usage: bool) -> Writer:
         """Begin to write a client's stream."""
         ...
 
@@ -174,12 +177,3 @@ class TranslatedStream:
     def empty(self) -> bool:
         """Whether it ended well with nothing in it."""
         return self._state.empty
-
-
-def edited(body: bytes, edit: Edit | None) -> bytes:
-    """Return a body of Chat Completions with its fields edited."""
-    if edit is None:
-        return body
-    fields = spans.split(body)
-    edit(fields)
-    return spans.join(fields)

@@ -134,7 +134,7 @@ class Dialect(msgspec.Struct, frozen=True):
     error_frame: Callable[[str, str, str], bytes]
 
 
-class _ChatThrough:
+class ChatThrough:
     """Chat Completions on both sides."""
 
     def body(self, request: ClientRequest, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:
@@ -150,7 +150,7 @@ class _ChatThrough:
         return ChatStream(repair=repair, include_usage=request.include_usage)
 
 
-class _MessagesThrough:
+class MessagesThrough:
     """Anthropic Messages on both sides. Nobody is known to deviate from it, so there is nothing to repair."""
 
     def body(self, request: ClientRequest, model: msgspec.Raw, _: ChatRules, edit: Edit | None) -> bytes:
@@ -170,6 +170,3 @@ def _chat_error(code: str, message: str, type: str, status: int) -> bytes:  # no
 
 CHAT = Dialect("chat", chat.parse_request, _chat_error, chat_answer.error_frame)
 MESSAGES = Dialect("messages", messages.parse_request, messages_answer.error_body, messages_answer.error_frame)
-
-WIRES: dict[tuple[str, str], Wire] = {("chat", "chat"): _ChatThrough(), ("messages", "messages"): _MessagesThrough()}
-"""(client's dialect, upstream's) -> what joins them."""

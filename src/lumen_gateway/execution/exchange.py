@@ -16,7 +16,8 @@ from lumen_gateway.accounting.tokens import estimate, estimate_output
 from lumen_gateway.clock import Clock
 from lumen_gateway.dialects import trace_context
 from lumen_gateway.dialects.chat_answer import Identity, read_identity
-from lumen_gateway.dialects.wire import CHAT, WIRES, ClientRequest, Dialect, Wire
+from lumen_gateway.dialects.codecs import WIRES
+from lumen_gateway.dialects.wire import CHAT, ClientRequest, Dialect, Wire
 from lumen_gateway.errors import Failure, Kind, Trigger
 from lumen_gateway.execution.deadline import earliest
 from lumen_gateway.execution.leaf import Credential, Leaf

@@ -1,0 +1,100 @@
+"""Each dialect seen from the neutral form, and the table of all wires.
+
+A new dialect is a codec here and, if it is to pass bytes through, a class in `wire.py`. Overrides speak of the fields
+of Chat Completions, so they are applied on that side of a translation, whichever it is.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from lumen_gateway.dialects import (
+    chat_answer,
+    chat_completion,
+    chat_from_neutral,
+    chat_to_neutral,
+    messages_answer,
+    messages_from_neutral,
+    messages_to_neutral,
+    neutral,
+    spans,
+)
+from lumen_gateway.dialects.chat import ChatRequest, ChatRules, parse_request
+from lumen_gateway.dialects.chat_answer import Answer
+from lumen_gateway.dialects.chat_deltas import ChatDeltas
+from lumen_gateway.dialects.chat_writer import ChatWriter
+from lumen_gateway.dialects.messages import MessagesRequest
+from lumen_gateway.dialects.messages_deltas import MessagesDeltas
+from lumen_gateway.dialects.messages_writer import MessagesWriter
+from lumen_gateway.dialects.translation import Deltas, Translation, Writer
+from lumen_gateway.dialects.wire import ChatThrough, ClientRequest, Edit, MessagesThrough, Wire
+
+
+class _Chat:
+    """Chat Completions."""
+
+    def read_request(self, request: ClientRequest, edit: Edit | None) -> neutral.Request:
+        assert isinstance(request, ChatRequest)
+        if edit is not None:
+            fields = request.fields.copy()
+            edit(fields)
+            request = parse_request(spans.join(fields))
+        return chat_to_neutral.read_request(request)
+
+    def write_request(self, request: neutral.Request, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:
+        body = chat_from_neutral.write_request(request, model, rules)
+        if edit is None:
+            return body
+        fields = spans.split(body)
+        edit(fields)
+        return spans.join(fields)
+
+    def judge(self, body: bytes) -> Answer:
+        return chat_answer.read_answer(body)
+
+    def read_answer(self, body: bytes) -> neutral.Answer:
+        return chat_completion.read_answer(body)
+
+    def write_answer(self, answer: neutral.Answer, created: int) -> bytes:
+        return chat_completion.write_answer(answer, created)
+
+    def deltas(self) -> Deltas:
+        return ChatDeltas()
+
+    def writer(self, created: int, *, include_usage: bool) -> Writer:
+        return ChatWriter(created, include_usage)
+
+
+class _Messages:
+    """Anthropic Messages."""
+
+    def read_request(self, request: ClientRequest, _: Edit | None) -> neutral.Request:
+        assert isinstance(request, MessagesRequest)
+        return messages_to_neutral.read_request(request)
+
+    def write_request(self, request: neutral.Request, model: msgspec.Raw, _: ChatRules, __: Edit | None) -> bytes:
+        return messages_from_neutral.write_request(request, model)
+
+    def judge(self, body: bytes) -> Answer:
+        return messages_answer.read_answer(body)
+
+    def read_answer(self, body: bytes) -> neutral.Answer:
+        return messages_to_neutral.read_answer(body)
+
+    def write_answer(self, answer: neutral.Answer, _: int) -> bytes:
+        return messages_from_neutral.write_answer(answer)
+
+    def deltas(self) -> Deltas:
+        return MessagesDeltas()
+
+    def writer(self, _: int, *, include_usage: bool) -> Writer:  # noqa: ARG002 - usage is part of the dialect
+        return MessagesWriter()
+
+
+WIRES: dict[tuple[str, str], Wire] = {
+    ("chat", "chat"): ChatThrough(),
+    ("chat", "messages"): Translation(_Chat(), _Messages()),
+    ("messages", "messages"): MessagesThrough(),
+    ("messages", "chat"): Translation(_Messages(), _Chat()),
+}
+"""(client's dialect, upstream's) -> what joins them."""
