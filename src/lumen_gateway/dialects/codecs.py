@@ -31,7 +31,9 @@ from lumen_gateway.dialects.wire import ChatThrough, ClientRequest, Edit, Messag
 
 
 class _Chat:
-    """Chat Completions."""
+    """Chat Completions. Source for the limit: OpenAI API reference, "function.name"."""
+
+    max_tool_name = 64
 
     def read_request(self, request: ClientRequest, edit: Edit | None) -> neutral.Request:
         assert isinstance(request, ChatRequest)
@@ -66,7 +68,9 @@ class _Chat:
 
 
 class _Messages:
-    """Anthropic Messages."""
+    """Anthropic Messages. Source for the limit: Anthropic API reference, "tools.name"."""
+
+    max_tool_name = 128
 
     def read_request(self, request: ClientRequest, _: Edit | None) -> neutral.Request:
         assert isinstance(request, MessagesRequest)

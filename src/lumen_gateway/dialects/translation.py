@@ -6,7 +6,7 @@ means to the executor is what the upstream's own reader says of it, and only the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -15,6 +15,7 @@ from lumen_gateway.dialects import neutral
 from lumen_gateway.dialects.chat import ChatRules
 from lumen_gateway.dialects.chat_answer import Answer
 from lumen_gateway.dialects.sse import Frame
+from lumen_gateway.dialects.tool_names import long_names, with_long_names, with_short_names
 from lumen_gateway.dialects.wire import ClientRequest, Edit, Stream
 from lumen_gateway.records import Usage
 
@@ -45,7 +46,9 @@ class Writer(Protocol):
 
 
 class Codec(Protocol):
-    """One dialect, both ways."""
+    """One dialect, both ways. A tool's name has at most `max_tool_name` characters."""
+
+    max_tool_name: int
 
     def read_request(self, request: ClientRequest, edit: Edit | None, /) -> neutral.Request:
         """Read a client's request, edited on the way where this dialect is the one that edits speak of."""
@@ -85,19 +88,29 @@ class Translation:
 
     def body(self, request: ClientRequest, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:
         """Write the body of one attempt."""
-        return self._upstream.write_request(self._client.read_request(request, edit), model, rules, edit)
+        said = with_short_names(self._client.read_request(request, edit), self._upstream.max_tool_name)
+        return self._upstream.write_request(said, model, rules, edit)
 
-    def answer(self, body: bytes, *, repair: bool, created: int) -> tuple[bytes, Answer]:  # noqa: ARG002 - of pass-through
+    def answer(self, request: ClientRequest, body: bytes, *, created: int, **_: object) -> tuple[bytes, Answer]:
         """Return an upstream's answer as the client's, and the verdict on it; nothing for one that is an error."""
         verdict = self._upstream.judge(body)
         if verdict.error is not None:
             return b"", verdict
-        return self._client.write_answer(self._upstream.read_answer(body), created), verdict
+        answer = self._upstream.read_answer(body)
+        names = self._long_names(request)
+        if names:
+            answer = msgspec.structs.replace(answer, parts=with_long_names(answer.parts, names))
+        return self._client.write_answer(answer, created), verdict
 
-    def stream(self, request: ClientRequest, *, repair: bool, created: int) -> Stream:  # noqa: ARG002 - of pass-through
+    def stream(self, request: ClientRequest, *, created: int, **_: object) -> Stream:
         """Begin a stream that answers the request."""
         writer = self._client.writer(created, include_usage=request.include_usage)
-        return TranslatedStream(self._upstream.deltas(), writer)
+        return TranslatedStream(self._upstream.deltas(), writer, self._long_names(request))
+
+    def _long_names(self, request: ClientRequest) -> dict[str, str]:
+        if not request.has_tools():
+            return {}
+        return long_names(self._client.read_request(request, None), self._upstream.max_tool_name)
 
 
 class TranslatedStream:
@@ -105,8 +118,9 @@ class TranslatedStream:
 
     error_shown = False  # an error is told in the client's dialect, by us
 
-    def __init__(self, deltas: Deltas, writer: Writer) -> None:
+    def __init__(self, deltas: Deltas, writer: Writer, names: Mapping[str, str]) -> None:
         self._deltas = deltas
+        self._names = names  # of tools: short -> long
         self._writer = writer
         self._state = deltas.state
 
@@ -114,7 +128,12 @@ class TranslatedStream:
         """Take one frame; comments are between the upstream and us."""
         if frame.data is None:
             return None
-        return b"".join(map(self._writer.write, self._deltas.read(frame))) or None
+        return b"".join([self._writer.write(self._named(delta)) for delta in self._deltas.read(frame)]) or None
+
+    def _named(self, delta: neutral.Delta) -> neutral.Delta:
+        if self._names and isinstance(delta, neutral.CallDelta) and delta.name in self._names:
+            return msgspec.structs.replace(delta, name=self._names[delta.name])
+        return delta
 
     def read_block(self, block: bytes) -> None:
         """Have every frame looked at."""

@@ -112,8 +112,8 @@ class Wire(Protocol):
         """Write the body of one attempt, from the client's own request and nothing an earlier attempt changed."""
         ...
 
-    def answer(self, body: bytes, /, *, repair: bool, created: int) -> tuple[bytes, Answer]:
-        """Return an upstream's whole answer as the client's, and the verdict on it.
+    def answer(self, request: ClientRequest, body: bytes, /, *, repair: bool, created: int) -> tuple[bytes, Answer]:
+        """Return an upstream's whole answer to the request as the client's, and the verdict on it.
 
         Units:  `created` is the time of the answer, in seconds since the epoch.
         Raises: Failure MALFORMED.
@@ -141,7 +141,7 @@ class ChatThrough:
         assert isinstance(request, ChatRequest)
         return chat.upstream_body(request, model, rules, edit)
 
-    def answer(self, body: bytes, *, repair: bool, **_: object) -> tuple[bytes, Answer]:
+    def answer(self, _: ClientRequest, body: bytes, *, repair: bool, **__: object) -> tuple[bytes, Answer]:
         if repair:
             body = repair_answer(body)
         return body, chat_answer.read_answer(body)
@@ -157,7 +157,7 @@ class MessagesThrough:
         assert isinstance(request, MessagesRequest)
         return messages.upstream_body(request, model, edit)
 
-    def answer(self, body: bytes, **_: object) -> tuple[bytes, Answer]:
+    def answer(self, _: ClientRequest, body: bytes, **__: object) -> tuple[bytes, Answer]:
         return body, messages_answer.read_answer(body)
 
     def stream(self, _: ClientRequest, **__: object) -> Stream:

@@ -171,7 +171,7 @@ class StreamedChat(ChatCall):
             return Failure(Kind.MALFORMED, "it answered with a page where a stream was asked for")
         if not body.startswith((b"{", b"[")):
             return Failure(Kind.ENDED_EARLY, "the stream ended before its answer did")
-        _, seen = self.wire(stream.leaf).answer(body, repair=False, created=0)
+        _, seen = self.wire(stream.leaf).answer(self.request, body, repair=False, created=0)
         if seen.usage is not None:
             self.book(stream.record, stream.leaf, seen.usage, 0)
         if seen.error is not None:

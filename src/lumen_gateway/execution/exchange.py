@@ -200,7 +200,7 @@ class BufferedChat(ChatCall):
             if failure.kind is Kind.FIRST_TOKEN_TIMEOUT:  # nothing came at all: here that is the whole answer's clock
                 failure.kind, failure.message = Kind.READ_TIMEOUT, "the answer did not arrive in time"
             raise
-        forward, seen = self.wire(leaf).answer(body, repair=leaf.repair, created=int(self.clock.wall()))
+        forward, seen = self.wire(leaf).answer(self.request, body, repair=leaf.repair, created=int(self.clock.wall()))
         self.identify(record, body, seen.finish_reasons)
         if seen.error is None or seen.usage is not None:
             self.book(record, leaf, seen.usage, estimate_output(seen.output_bytes))
