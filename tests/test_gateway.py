@@ -102,9 +102,9 @@ async def test_path_is_taken_as_it_is_written(path: bytes) -> None:
     [
         (b"/v1/chat/completions", b"GET", "POST"),
         (b"/v1/chat/completions", b"OPTIONS", "POST"),
-        (b"/v1/models", b"POST", "GET"),
-        (b"/v1/models/a/m", b"DELETE", "GET"),
-        (b"/health", b"PUT", "GET"),
+        (b"/v1/models", b"POST", "GET, HEAD"),
+        (b"/v1/models/a/m", b"DELETE", "GET, HEAD"),
+        (b"/health", b"PUT", "GET, HEAD"),
     ],
 )
 async def test_wrong_method_says_which_is_right(path: bytes, method: bytes, allowed: str) -> None:
@@ -114,10 +114,13 @@ async def test_wrong_method_says_which_is_right(path: bytes, method: bytes, allo
     assert error_of(client)[1] == "LM-1003"
 
 
-async def test_head_is_405_without_a_body() -> None:
-    client = get(House().connect(), b"/health", b"HEAD")
-    assert client.pipe.sent.startswith(b"HTTP/1.1 405 ")
-    assert client.pipe.sent.endswith(b"\r\n\r\n")
+@pytest.mark.parametrize("path", [b"/health", b"/v1/models", b"/v1/models/a/m"])
+async def test_head_is_get_without_its_body(path: bytes) -> None:
+    whole, head = get(House().connect(), path), get(House().connect(), path, b"HEAD")
+    (status, headers, body), sent = only(whole), head.pipe.sent
+    assert sent.startswith(b"HTTP/1.1 %d " % status)
+    assert sent.endswith(b"content-length: %d\r\n\r\n" % len(body))
+    assert headers["content-type"].encode() in sent
 
 
 async def test_everything_else_is_the_keepers() -> None:

@@ -159,9 +159,10 @@ class Gateway:
         self.routes: dict[str, dict[str, Route]] = {
             "/v1/chat/completions": {"POST": partial(self.chat, CHAT)},
             "/v1/messages": {"POST": partial(self.chat, MESSAGES)},
-            "/v1/models": {"GET": self.list_models},
-            "/health": {"GET": self.health},
+            "/v1/models": _read_only(self.list_models),
+            "/health": _read_only(self.health),
         }
+        self._model_routes = _read_only(self.show_model)
 
     def serve(self, call: Call) -> Coroutine[Any, Any, None] | None:
         """Answer at once, or return the work to do.
@@ -172,14 +173,14 @@ class Gateway:
         call.template = call.path
         if methods is None:
             if call.path.startswith("/v1/models/"):
-                call.template, methods = "/v1/models/{id}", {"GET": self.show_model}
+                call.template, methods = "/v1/models/{id}", self._model_routes
             elif call.path.startswith("/v1/"):
                 call.template = "unmatched"
                 raise Failure(Kind.NO_SUCH_ROUTE, "there is no such route; chat is at POST /v1/chat/completions")
             else:
                 call.template = call.path if call.path in KEEPER_PATHS else "unmatched"
                 return self.elsewhere(call)
-        route = methods.get("GET" if call.method == "HEAD" else call.method)
+        route = methods.get(call.method)
         if route is None:
             allowed = ", ".join(methods)
             raise Failure(Kind.WRONG_METHOD, f"this route takes {allowed} only", headers=(("allow", allowed),))
@@ -356,6 +357,11 @@ class Gateway:
         if body is None:
             raise Failure(Kind.UNKNOWN_MODEL, "there is no such model; GET /v1/models lists the ids that can be called")
         call.send(200, respond.JSON, body)
+
+
+def _read_only(route: Route) -> dict[str, Route]:
+    """Serve what can be read. HEAD is GET whose body stays here. Source: RFC 9110 9.3.2."""
+    return {"GET": route, "HEAD": route}
 
 
 def _check_media(call: Call) -> None:

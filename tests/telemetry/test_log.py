@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from typing import Literal
@@ -195,3 +197,44 @@ def test_log_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     [handler] = logging.getLogger().handlers
     assert isinstance(handler, logging.StreamHandler)
     assert handler.stream is sys.stdout
+
+
+@contextlib.contextmanager
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Log into a pipe, and yield its other end. (Not a fixture: pytest puts its own stdout back before the test.)"""
+    reader, writer = os.pipe()
+    with open(writer, "w", encoding="utf-8") as stdout, open(reader, "rb", buffering=0, closefd=True):
+        monkeypatch.setattr(sys, "stdout", stdout)
+        log.setup("json")
+        yield reader
+        monkeypatch.undo()
+
+
+def test_full_pipe_holds_nothing_up_and_the_loss_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pipe(monkeypatch) as reader:
+        for number in range(3000):
+            log.event(log.INFO, "x", f"{number} " + "x" * 100)
+        taken = [json.loads(line) for line in os.read(reader, 1 << 20).splitlines()]
+        log.event(log.INFO, "x", "again")
+        lost, again = [json.loads(line) for line in os.read(reader, 1 << 20).splitlines()]
+    assert [line["message"].split()[0] for line in taken] == [str(number) for number in range(len(taken))]
+    assert (lost["action"], lost["level"]) == ("log.lost", "warning")
+    assert lost["message"] == f"{3000 - len(taken)} records are missing here: nobody took them"
+    assert again["message"] == "again"
+
+
+def test_pipe_without_a_reader_is_no_trouble(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pipe(monkeypatch) as reader:
+        with open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), reader)
+        log.event(log.INFO, "x", "into the void")
+    assert capfd.readouterr().err == ""
+
+
+def test_program_without_stdout_logs_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    log.setup("json")
+    log.event(log.ERROR, "x", "into the void")

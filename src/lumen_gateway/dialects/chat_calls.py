@@ -55,9 +55,9 @@ class Call(msgspec.Struct, frozen=True):
         return signature if isinstance(signature, str) else ""
 
 
-def write_call(call: ToolCall) -> dict[str, object]:
-    """Return the call as part of a message."""
-    function = {"name": call.name, "arguments": call.arguments}
+def write_call(call: ToolCall, name: str) -> dict[str, object]:
+    """Return the call as part of a message, under that name."""
+    function = {"name": name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function, **write_signature(call.signature)}
 
 

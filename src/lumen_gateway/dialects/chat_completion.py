@@ -16,6 +16,7 @@ import msgspec
 from lumen_gateway.dialects import neutral
 from lumen_gateway.dialects.chat_answer import read_usage
 from lumen_gateway.dialects.chat_calls import Call, Function, write_call
+from lumen_gateway.dialects.chat_names import NO_NAMES, Names
 from lumen_gateway.dialects.chat_parts import Content, read_content
 from lumen_gateway.dialects.chat_thinking import Reasoned, write_thinking
 from lumen_gateway.dialects.neutral import Finish, Part, Raw, Refusal, Text, Thinking, ToolCall
@@ -46,15 +47,15 @@ _decode = msgspec.json.Decoder(_Completion).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def read_answer(body: bytes) -> neutral.Answer:
-    """Return the first choice of a chat completion.
+def read_answer(body: bytes, names: Names = NO_NAMES) -> neutral.Answer:
+    """Return the first choice of a chat completion, tools under the client's own names.
 
     Raises: Failure `MALFORMED` when it is none.
     """
     try:
         completion = _decode(body)
         choice = completion.choices[0] if completion.choices else _Choice()
-        parts = _read_message(choice.message or _Message(), completion.id or "")
+        parts = _read_message(choice.message or _Message(), completion.id or "", names)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise Failure(Kind.MALFORMED, "The upstream's answer is not a chat completion.") from None
     return neutral.Answer(
@@ -66,17 +67,19 @@ def read_answer(body: bytes) -> neutral.Answer:
     )
 
 
-def _read_message(message: _Message, answer_id: str) -> list[Part]:
+def _read_message(message: _Message, answer_id: str, names: Names) -> list[Part]:
     content = message.content
     said = read_content(_encode(content).decode() if isinstance(content, dict) else content)
     parts: list[Part] = [*message.thinking(), *said]
     if message.refusal:
         parts.append(Refusal(text=message.refusal))
-    functions = [(call.id, call.function, call.signature()) for call in message.tool_calls or ()]
-    functions.append((None, message.function_call, ""))
-    for index, (call_id, function, signature) in enumerate(functions):
-        if function is not None:
-            parts.append(function.read(call_id or made_up_id(answer_id, index), signature))
+    calls = list(message.tool_calls or ())
+    if message.function_call is not None:
+        calls.append(Call(function=message.function_call))
+    for index, call in enumerate(calls):
+        if call.function is not None:
+            read = call.function.read(call.id or made_up_id(answer_id, index), call.signature())
+            parts.append(msgspec.structs.replace(read, name=names.get(read.name, read.name)))
     return parts
 
 
@@ -96,7 +99,7 @@ def write_answer(answer: neutral.Answer, created: int) -> bytes:
     Units: `created` in seconds since the epoch.
     """
     texts = [part.text for part in answer.parts if isinstance(part, Text)]
-    calls = [write_call(part) for part in answer.parts if isinstance(part, ToolCall)]
+    calls = [write_call(part, part.name) for part in answer.parts if isinstance(part, ToolCall)]
     refusals = [part.text for part in answer.parts if isinstance(part, Refusal)]
     content = "".join(texts) if texts or not (calls or refusals) else None
     message: dict[str, object] = {

@@ -15,6 +15,7 @@ import msgspec
 from lumen_gateway.dialects import neutral
 from lumen_gateway.dialects.chat_calls import NO_ARGUMENTS, Call, Function
 from lumen_gateway.dialects.chat_completion import made_up_id, read_finish
+from lumen_gateway.dialects.chat_names import NO_NAMES, Names
 from lumen_gateway.dialects.chat_parts import Content, read_content
 from lumen_gateway.dialects.chat_stream import ChatStream
 from lumen_gateway.dialects.chat_thinking import Reasoned
@@ -48,18 +49,18 @@ _NOTHING = Function()
 class ChatDeltas:
     """Reads one stream.
 
-    `state` is the stream as the executor looks at it: error, end, usage, output.
+    `state` is the stream as the executor looks at it: error, end, usage, output. `names` are those of `own_names`.
     """
 
     __slots__ = ("_calls", "_finished", "_refused", "_shown", "_started", "state")
 
-    def __init__(self) -> None:
+    def __init__(self, names: Names = NO_NAMES) -> None:
         self.state = ChatStream(repair=True, include_usage=True)
         self._started = False
         self._finished = False
         self._refused = False
         self._shown = False  # bare reasoning text has come, which a block with a signature would repeat
-        self._calls = _Calls()
+        self._calls = _Calls(names)
 
     def read(self, frame: Frame) -> list[Delta]:
         """Return what a frame says; nothing for an error, a comment, or what comes after the end.
@@ -148,8 +149,9 @@ class _OpenCall:
 class _Calls:
     """The tool calls of one answer, numbered as they appear, whatever numbers the upstream gave them."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Names) -> None:
         self.answer_id = ""
+        self._names = names
         self._all: list[_OpenCall] = []
         self._latest: dict[int, _OpenCall] = {}  # under each of the upstream's own numbers
 
@@ -170,7 +172,7 @@ class _Calls:
         if not call.name:
             return []
         call_id = call.id or made_up_id(self.answer_id, call.index)
-        return [CallDelta(call.index, call_id, call.name, call.arguments, call.signature)]
+        return [CallDelta(call.index, call_id, self._names.get(call.name, call.name), call.arguments, call.signature)]
 
     def _call_of(self, piece: Call) -> _OpenCall:
         """Return the call of a piece: a new one for a new number, or for a new id, since some servers number all 0."""

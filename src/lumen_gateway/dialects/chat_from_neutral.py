@@ -15,7 +15,8 @@ import msgspec
 from lumen_gateway.dialects import neutral
 from lumen_gateway.dialects.chat import ChatRules
 from lumen_gateway.dialects.chat_calls import write_call
-from lumen_gateway.dialects.chat_parts import DIALECT, write_part
+from lumen_gateway.dialects.chat_names import sent_name
+from lumen_gateway.dialects.chat_parts import DIALECT, is_written, write_parts
 from lumen_gateway.dialects.chat_thinking import write_thinking
 from lumen_gateway.dialects.neutral import (
     NO_RAW,
@@ -85,7 +86,7 @@ def _is_known(tool: neutral.Tool) -> bool:
 def _write_tool(tool: neutral.Tool) -> Raw | dict[str, object]:
     if tool.native != NO_RAW:
         return tool.native
-    function: dict[str, object] = {"name": tool.name}
+    function: dict[str, object] = {"name": sent_name(tool.name)}
     if tool.description:
         function["description"] = tool.description
     if tool.schema != NO_RAW:
@@ -96,7 +97,7 @@ def _write_tool(tool: neutral.Tool) -> Raw | dict[str, object]:
 
 
 def _write_choice(choice: neutral.ToolChoice) -> object:
-    return {"type": "function", "function": {"name": choice.tool}} if choice.mode == "tool" else choice.mode
+    return choice.mode if choice.mode != "tool" else {"type": "function", "function": {"name": sent_name(choice.tool)}}
 
 
 def _write_format(wanted: neutral.Format) -> dict[str, object]:
@@ -134,10 +135,10 @@ def _write_messages(turns: Iterable[Turn]) -> Iterator[Message]:
             yield {"role": "user", "content": shown}
             shown = []
         match turn.role:
-            case "system":
-                yield _named(turn, "\n\n".join(_texts(turn.parts)))
+            case "system" if texts := _texts(turn.parts):
+                yield _named(turn, "\n\n".join(texts))
             case "user":
-                yield _named(turn, _content([*shown, *_written(turn.parts)]))
+                yield _named(turn, _content([*shown, *write_parts(turn.parts)]))
                 shown = []
             case "assistant":
                 yield from _write_assistant(turn)
@@ -156,10 +157,6 @@ def _texts(parts: Iterable[Part]) -> list[str]:
     return [part.text for part in parts if isinstance(part, Text)]
 
 
-def _written(parts: Iterable[Part]) -> list[object]:
-    return [written for part in parts if (written := write_part(part)) is not None]
-
-
 def _content(parts: list[object]) -> object:
     """Return the plain text of one text or none, which every server takes; else the list."""
     match parts:
@@ -173,7 +170,7 @@ def _content(parts: list[object]) -> object:
 def _write_result(result: ToolResult, shown: list[object]) -> Message:
     """Return the text of a result; move what else is in it behind, with a word on whose it is."""
     texts = _texts(result.parts)
-    moved = _written(part for part in result.parts if not isinstance(part, Text))
+    moved = write_parts(part for part in result.parts if not isinstance(part, Text))
     if moved:
         shown += [{"type": "text", "text": f"[shown by the tool call {result.call_id}]"}, *moved]
         texts.append(_SHOWN_BELOW)
@@ -183,7 +180,7 @@ def _write_result(result: ToolResult, shown: list[object]) -> Message:
 def _write_assistant(turn: Turn) -> Iterator[Message]:
     """Yield the turn, unless there is nothing in it that may stand alone: upstreams refuse an empty one."""
     texts = _texts(turn.parts)
-    calls = [write_call(part) for part in turn.parts if isinstance(part, ToolCall)]
+    calls = [write_call(part, sent_name(part.name)) for part in turn.parts if isinstance(part, ToolCall)]
     refusals = [part.text for part in turn.parts if isinstance(part, Refusal)]
     if not (texts or calls or refusals):
         return
@@ -197,10 +194,10 @@ def _write_assistant(turn: Turn) -> Iterator[Message]:
 
 
 def uncarried(request: neutral.Request) -> list[str]:
-    """Name what the body will not hold, each once, in the words of the neutral form."""
-    names = [f"tools.{tool.name}" for tool in request.tools if not _is_known(tool)]
-    if request.top_k is not None:
-        names.append("top_k")
+    """Return the names of set fields that this dialect has no place for, for strict providers to refuse."""
+    names = ["top_k"] if request.top_k is not None else []
+    if not all(map(_is_known, request.tools)):
+        names.append("tools")
     for turn in request.turns:
         for part in turn.parts:
             names += _lost_of_result(part) if isinstance(part, ToolResult) else _lost(part, turn.role)
@@ -209,15 +206,14 @@ def uncarried(request: neutral.Request) -> list[str]:
 
 def _lost_of_result(result: ToolResult) -> Iterator[str]:
     if result.is_error:
-        yield "tool_result.is_error"
+        yield "messages.content.is_error"
     for part in result.parts:
         yield from _lost(part, "user")
 
 
-_SPOKEN = {"system": (Text,), "user": (Text,), "assistant": (Text, Thinking, ToolCall, Refusal), "tool": (Text,)}
-
-
 def _lost(part: Part, role: neutral.Role) -> Iterator[str]:
-    if isinstance(part, _SPOKEN[role]) or (role == "user" and write_part(part) is not None):
+    if isinstance(part, Text) or (role == "user" and is_written(part)):
         return
-    yield f"{part.dialect} block" if isinstance(part, Native) else type(part).__name__.lower()
+    if role == "assistant" and isinstance(part, Thinking | ToolCall | Refusal):
+        return
+    yield "messages.content" if isinstance(part, Native) else f"messages.content.{type(part).__name__.lower()}"

@@ -7,6 +7,7 @@ Source: OpenAI API reference, "Create chat completion", content parts; Mistral A
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -94,7 +95,7 @@ def _read_part(raw: Raw) -> Part | None:
         return Native(dialect=DIALECT, block=raw)
     cache = wire.cache_control
     if wire.image_url is not None:
-        return read_image(wire.image_url, cache)
+        return _read_image(wire.image_url, cache)
     match wire.type:
         case "text":
             return Text(text=wire.text, cache=cache) if wire.text else None
@@ -115,11 +116,11 @@ def _read_thinking(wire: _Wire) -> Thinking | None:
     return Thinking(text=text, signature=wire.signature or "", redacted=wire.data or "")
 
 
-def read_image(image: str | _ImageUrl, cache: Raw = NO_RAW) -> Image:
+def _read_image(image: str | _ImageUrl, cache: Raw = NO_RAW) -> Image:
     """Return an image by its URL: inline data, a file of Anthropic's, or a place to fetch it from."""
     url, detail = (image, None) if isinstance(image, str) else (image.url, image.detail)
     if url.startswith("data:"):
-        media_type, data = split_data_uri(url)
+        media_type, data = _split_data_uri(url)
         return Image(media_type=media_type, data=data, detail=detail or "", cache=cache)
     if url.startswith(FILE_OF_ANTHROPIC):
         return Image(file_id=url.removeprefix(FILE_OF_ANTHROPIC), cache=cache)
@@ -131,14 +132,14 @@ def _read_file(file: _File, cache: Raw) -> Document:
     if file.file_id:
         return Document(file_id=file.file_id, name=name, cache=cache)
     if content.startswith("data:"):
-        media_type, data = split_data_uri(content)
+        media_type, data = _split_data_uri(content)
         return Document(media_type=media_type, data=data, name=name, cache=cache)
     if content.startswith(("https://", "http://")):
         return Document(url=content, name=name, cache=cache)
     return Document(media_type=_PDF, data=content, name=name, cache=cache)
 
 
-def split_data_uri(uri: str) -> tuple[str, str]:
+def _split_data_uri(uri: str) -> tuple[str, str]:
     """Return the media type, without parameters, and the base64 text.
 
     Raises: DataUriError if it is not `data:<type>;base64,<data>` with both in it.
@@ -150,8 +151,26 @@ def split_data_uri(uri: str) -> tuple[str, str]:
     return media_type, data
 
 
-def write_part(part: Part) -> dict[str, object] | Raw | None:
-    """Return a part of a user's message, None for what this dialect has no place for."""
+def is_written(part: Part) -> bool:
+    """Say whether a user's message has a place for it; what would have to be fetched first has none."""
+    match part:
+        case Text():
+            return True
+        case Image():
+            return bool(part.data or part.url)
+        case Document():
+            return bool(part.data or part.text or part.file_id)
+        case Native():
+            return part.dialect == DIALECT
+    return False
+
+
+def write_parts(parts: Iterable[Part]) -> list[dict[str, object] | Raw]:
+    """Return the parts of a user's message, without those that have no place in one."""
+    return [_write_part(part) for part in parts if is_written(part)]
+
+
+def _write_part(part: Part) -> dict[str, object] | Raw:
     match part:
         case Text(text=text):
             return {"type": "text", "text": text}
@@ -159,30 +178,24 @@ def write_part(part: Part) -> dict[str, object] | Raw | None:
             return _write_image(part)
         case Document():
             return _write_document(part)
-        case Native(dialect="chat", block=block):
+        case Native(block=block):
             return block
-    return None
+    raise TypeError(f"{type(part).__name__} is no part of a user's message")
 
 
-def _write_image(image: Image) -> dict[str, object] | None:
+def _write_image(image: Image) -> dict[str, object]:
     url = f"data:{image.media_type};base64,{image.data}" if image.data else image.url
-    if not url:
-        return None
     detail = {"detail": image.detail} if image.detail else {}
     return {"type": "image_url", "image_url": {"url": url, **detail}}
 
 
-def _write_document(document: Document) -> dict[str, object] | None:
-    """Return a file, or for plain text the text under its name; None for what would have to be fetched."""
+def _write_document(document: Document) -> dict[str, object]:
+    """Return a file, or for plain text the text under its name."""
     if document.text:
         name = f"{document.name}\n\n" if document.name else ""
         return {"type": "text", "text": name + document.text}
     if document.file_id:
         return {"type": "file", "file": {"file_id": document.file_id}}
-    if not document.data:
-        return None
     name = document.name or "document." + document.media_type.rpartition("/")[2]
-    return {
-        "type": "file",
-        "file": {"filename": name, "file_data": f"data:{document.media_type};base64,{document.data}"},
-    }
+    data = f"data:{document.media_type};base64,{document.data}"
+    return {"type": "file", "file": {"filename": name, "file_data": data}}

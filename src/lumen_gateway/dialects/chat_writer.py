@@ -37,13 +37,23 @@ class ChatWriter:
     Units: `created` in seconds since the epoch.
     """
 
-    __slots__ = ("_calls", "_finished", "_head", "_include_usage", "_refused", "_tail", "_thought", "_usage", "created")
+    __slots__ = (
+        "_calls",
+        "_created",
+        "_finished",
+        "_head",
+        "_include_usage",
+        "_refused",
+        "_tail",
+        "_thought",
+        "_usage",
+    )
 
     def __init__(self, created: int, include_usage: bool) -> None:
-        self.created = created
+        self._created = created
         self._include_usage = include_usage
         self._head = b""
-        self._tail = b',"finish_reason":null}]' + (b',"usage":null' if include_usage else b"") + b"}\n\n"
+        self._tail = b'}],"usage":null}\n\n' if include_usage else b"}]}\n\n"
         self._thought: list[str] = []  # the text of the block that is being thought, for the proof at its end
         self._calls = False
         self._refused = False
@@ -78,14 +88,14 @@ class ChatWriter:
 
     def _start(self, start: Start) -> bytes:
         names = _encode(
-            {"id": start.id, "object": "chat.completion.chunk", "created": self.created, "model": start.model}
+            {"id": start.id, "object": "chat.completion.chunk", "created": self._created, "model": start.model}
         )
         self._head = b"data: " + names[:-1] + b',"choices":['
         self._usage = start.usage
         return self._chunk(b'{"role":"assistant","content":""}')
 
-    def _chunk(self, delta: bytes) -> bytes:
-        return self._head + b'{"index":0,"delta":' + delta + self._tail
+    def _chunk(self, delta: bytes, finish: bytes = b"null") -> bytes:
+        return self._head + b'{"index":0,"delta":' + delta + b',"finish_reason":' + finish + self._tail
 
     def _write_thinking(self, delta: ThinkingDelta) -> dict[str, object]:
         """Return the delta: bare text as it comes, and with its proof the whole block, as it must come back."""
@@ -104,7 +114,7 @@ class ChatWriter:
     def _finish(self, finish: Finish) -> bytes:
         self._finished = True
         reason = write_finish(finish, calls=self._calls, refused=self._refused)
-        return self._chunk(b"{}").replace(b'"finish_reason":null', b'"finish_reason":' + _encode(reason))
+        return self._chunk(b"{}", _encode(reason))
 
     def _usage_chunk(self) -> bytes:
         if not self._include_usage or self._usage is None:

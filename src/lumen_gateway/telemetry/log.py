@@ -2,15 +2,16 @@
 
 Messages hold ids, providers, statuses and codes; never a prompt, an answer, a key, a header value or a query. Text that
 came from outside is cleaned before it gets here, and control characters are escaped on the way out, so one record stays
-one line.
+one line. Nothing waits for whoever reads the log: while a pipe is full, records are lost and counted.
 """
 
 from __future__ import annotations
 
 import logging
+import select
 import sys
 import time
-from typing import Literal
+from typing import Literal, TextIO
 
 import msgspec
 
@@ -23,7 +24,7 @@ DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logg
 
 def setup(log_format: Literal["pretty", "json"], level: str = "INFO") -> None:
     """Send the log to stdout in one of its two forms."""
-    handler = logging.StreamHandler(sys.stdout)
+    handler = _Stdout(sys.stdout)
     handler.setFormatter(_Json() if log_format == "json" else _Pretty())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -106,6 +107,29 @@ def crash(request_id: str) -> None:
 def broken(action: str, message: str) -> None:
     """Log the exception being handled where no request is at hand: a bug of ours."""
     logger.exception(message, extra={"action": action})
+
+
+class _Stdout(logging.StreamHandler[TextIO]):
+    """Writes where there is room for a page, which a record fits into, and else goes on without."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._lost = 0
+        self._room: select.poll | None = select.poll()
+        try:
+            self._room.register(stream.fileno(), select.POLLOUT)
+        except (AttributeError, OSError, ValueError):  # none, or one in memory
+            self._room = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._room is not None and [flags for _, flags in self._room.poll(0)] != [select.POLLOUT]:
+            self._lost += 1  # full, or its reader is gone
+            return
+        if self._lost:
+            said = f"{self._lost} records are missing here: nobody took them"
+            self._lost = 0
+            super().emit(logger.makeRecord("lumen", WARNING, "", 0, said, (), None, extra={"action": "log.lost"}))
+        super().emit(record)
 
 
 class _Json(logging.Formatter):
