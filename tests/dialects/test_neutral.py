@@ -33,7 +33,7 @@ def test_what_says_the_same_is_equal() -> None:
 
 
 def test_an_unset_cache_marker_is_json_null_and_so_is_one_written_as_null() -> None:
-    assert NO_RAW == Raw(b"null")
+    assert Raw(b"null") == NO_RAW
     assert msgspec.json.decode(msgspec.json.encode(NO_RAW)) is None
 
 
