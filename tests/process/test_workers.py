@@ -10,10 +10,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import httpx2
 import pytest
 from tests.process.fleet import Fleet, document, peers, shown_of, until_gone
-from tests.process.program import HOST, LUMEN, PATIENCE_S
+from tests.process.program import LUMEN
 from tests.process.wire import Connection, chat, connected, to_the_end
 
 from lumen_gateway.simulator import Upstream, completion, stream
@@ -52,9 +51,7 @@ async def upstream() -> AsyncIterator[Upstream]:
 async def on_their_own_connections(fleet: Fleet, count: int) -> None:
     """Ask so often that every worker has its share: each connection goes to whoever accepts it first."""
     for _ in range(count):
-        async with httpx2.AsyncClient(base_url=f"http://{HOST}:{fleet.port}", timeout=PATIENCE_S) as client:
-            body = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
-            assert (await client.post("/v1/chat/completions", json=body)).status_code == 200
+        assert (await fleet.ask("m", headers={"connection": "close"})).status == 200
 
 
 async def test_counts_of_all_workers_are_one_sum(tmp_path: Path, upstream: Upstream) -> None:

@@ -14,7 +14,7 @@ import ssl
 
 from lumen_gateway.records import Origin
 from lumen_gateway.transport.answer import Answer
-from lumen_gateway.transport.connect import Connector, tls_context
+from lumen_gateway.transport.connect import Connector, shared_tls_context
 from lumen_gateway.transport.connection import Dropped
 from lumen_gateway.transport.pool import Pool
 from lumen_gateway.transport.resolve import Resolver
@@ -34,7 +34,7 @@ class Client:
         loop = asyncio.get_running_loop()
         self._resolver = resolver if resolver is not None else Resolver()
         self.pool = Pool(loop, max_idle=max_idle, max_idle_s=max_idle_s)
-        self._connector = Connector(loop, self.pool, self._resolver, tls if tls is not None else tls_context())
+        self._connector = Connector(loop, self.pool, self._resolver, tls if tls is not None else shared_tls_context())
 
     async def send(self, origin: Origin, payload: bytes, until: float) -> Answer:
         """Send a whole request and return its answer as soon as the head is in, whatever the status.
