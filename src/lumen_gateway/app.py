@@ -145,7 +145,7 @@ def _leaf(config: Config, provider: Provider, model: Model, secrets: Mapping[str
         fields=table.DEFAULT_FIELDS,
         model=msgspec.Raw(msgspec.json.encode(upstream_id)),
         credentials=_credentials(kind, provider, model, secrets),
-        rules=table.chat_rules(kind, provider.base_url, upstream_id),
+        rules=table.chat_rules(kind, provider.base_url, upstream_id, strict=provider.strict),
         timeouts=_timeouts(config, provider),
         prices=_prices(model),
         repair=kind.repair if provider.repair is None else provider.repair,

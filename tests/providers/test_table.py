@@ -15,7 +15,6 @@ from lumen_gateway.redact import Secret
 PAGE = Path(__file__).parents[2] / "docs" / "providers.md"
 
 SPEAKING_ANOTHER_DIALECT = {
-    "anthropic",
     "bedrock",
     "cohere",
     "google",
@@ -56,11 +55,23 @@ def test_page_lists_nothing_that_is_not_in_the_table() -> None:
     assert set(documented()) == set(KINDS)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS.values() if kind.base_url], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS.values() if kind.base_url and "chat" in kind.apis], ids=lambda kind: kind.name
+)
 def test_default_address_is_encrypted_and_complete(kind: Kind) -> None:
     found = endpoint(kind, None, "m")
     assert (found.scheme, found.port) == ("https", 443)
     assert found.path.endswith("/chat/completions")
+
+
+def test_each_api_has_its_own_path_below_the_root() -> None:
+    assert endpoint(KINDS["anthropic"], None, "m", api="messages").path == "/v1/messages"
+    assert endpoint(KINDS["vllm"], "http://h:1/v1", "m", api="messages").path == "/v1/messages"
+    assert endpoint(KINDS["ollama"], "http://h:1", "m", api="messages").path == "/v1/messages"
+
+
+def test_anthropic_takes_its_key_in_a_header_of_its_own() -> None:
+    assert key_line(KINDS["anthropic"], Secret("sk-1")).reveal() == b"x-api-key: sk-1\r\n"
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ Path = tuple[str | int, ...]
 MASTER_KEY = "LUMEN_MASTER_KEY"
 NEEDS_BASE_URL = frozenset({"azure", "cloudflare", "ollama", "vllm"})  # no address that all customers share
 
+SPEAK_ONE = {"anthropic": "messages", "azure": "chat"}  # kinds whose addresses know one dialect
+
 SECRET_HEADERS = frozenset({"api-key", "authorization", "cookie", "proxy-authorization", "x-api-key"})
 OWN_HEADERS = frozenset(
     {"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host"}
@@ -171,6 +173,15 @@ def _each_provider(config: Config) -> Iterator[Fault]:
         yield from _address(provider, path)
         yield from _credentials(provider, path)
         yield from _forwarded(provider, path)
+        yield from _spoken(provider, path)
+
+
+def _spoken(provider: Provider, path: Path) -> Iterator[Fault]:
+    only = SPEAK_ONE.get(provider.kind)
+    for index, model in enumerate(provider.models):
+        if only is not None and model.apis is not None and list(model.apis) != [only]:
+            wrong = f"names what kind {quoted(provider.kind)} does not speak"
+            yield Fault((*path, "models", index, "apis"), wrong, f'write ["{only}"], or leave it out')
 
 
 def _address(provider: Provider, path: Path) -> Iterator[Fault]:

@@ -196,6 +196,7 @@ class ChatRules(msgspec.Struct, frozen=True):
     include_usage: bool = True  # takes stream_options.include_usage
     developer: bool = False  # takes the role `developer`; others are sent `system`
     max_tokens_field: str | None = None  # the only one of max_tokens and max_completion_tokens it honours
+    strict: bool = False  # refuse what a translation cannot carry, instead of leaving it out
 
 
 OPEN = ChatRules()

@@ -51,6 +51,9 @@ class _Chat:
         edit(fields)
         return spans.join(fields)
 
+    def uncarried(self, request: neutral.Request) -> list[str]:
+        return chat_from_neutral.uncarried(request)
+
     def judge(self, body: bytes) -> Answer:
         return chat_answer.read_answer(body)
 
@@ -78,6 +81,9 @@ class _Messages:
 
     def write_request(self, request: neutral.Request, model: msgspec.Raw, _: ChatRules, __: Edit | None) -> bytes:
         return messages_from_neutral.write_request(request, model)
+
+    def uncarried(self, request: neutral.Request) -> list[str]:
+        return messages_from_neutral.uncarried(request)
 
     def judge(self, body: bytes) -> Answer:
         return messages_answer.read_answer(body)

@@ -17,6 +17,7 @@ from lumen_gateway.dialects.chat_answer import Answer
 from lumen_gateway.dialects.sse import Frame
 from lumen_gateway.dialects.tool_names import long_names, with_long_names, with_short_names
 from lumen_gateway.dialects.wire import ClientRequest, Edit, Stream
+from lumen_gateway.errors import invalid
 from lumen_gateway.records import Usage
 
 
@@ -58,6 +59,10 @@ class Codec(Protocol):
         """Write an upstream's request, edited where this dialect is the one that edits speak of."""
         ...
 
+    def uncarried(self, request: neutral.Request, /) -> list[str]:
+        """Name what is set in a request and has no place in this dialect."""
+        ...
+
     def judge(self, body: bytes) -> Answer:
         """Return the verdict on an upstream's answer."""
         ...
@@ -87,8 +92,14 @@ class Translation:
         self._upstream = upstream
 
     def body(self, request: ClientRequest, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:
-        """Write the body of one attempt."""
-        said = with_short_names(self._client.read_request(request, edit), self._upstream.max_tool_name)
+        """Write the body of one attempt.
+
+        Raises: Failure `LM-1001` naming the fields that a strict provider would not get.
+        """
+        said = self._client.read_request(request, edit)
+        if rules.strict and (lost := [*said.unmapped, *self._upstream.uncarried(said)]):
+            raise invalid(f"the model's provider takes no {', '.join(lost)}; leave that out, or ask another model")
+        said = with_short_names(said, self._upstream.max_tool_name)
         return self._upstream.write_request(said, model, rules, edit)
 
     def answer(self, request: ClientRequest, body: bytes, *, created: int, **_: object) -> tuple[bytes, Answer]:

@@ -70,12 +70,17 @@ KINDS: dict[str, Kind] = {
 _REASONING_MODEL = re.compile(r"(ft:)?(o[1-9]|gpt-([5-9]|[1-9][0-9]))")
 
 
-def chat_rules(kind: Kind, base_url: str | None, upstream_id: str) -> ChatRules:
+def chat_rules(kind: Kind, base_url: str | None, upstream_id: str, *, strict: bool = False) -> ChatRules:
     """Return how this upstream wants the fields on which compatible servers differ, for one model."""
     field = kind.max_tokens_field
     if kind.reasoning_models and _REASONING_MODEL.match(upstream_id):
         field = "max_completion_tokens"
-    return ChatRules(include_usage=kind.include_usage, developer=_is_openai(kind, base_url), max_tokens_field=field)
+    return ChatRules(
+        include_usage=kind.include_usage,
+        developer=_is_openai(kind, base_url),
+        max_tokens_field=field,
+        strict=strict,
+    )
 
 
 def _is_openai(kind: Kind, base_url: str | None) -> bool:
