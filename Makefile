@@ -30,7 +30,7 @@ run: $(READY)
 	@$(VENV)/bin/lumen demo
 
 test: $(READY)
-	$(PYTHON) -m pytest -n 2 $(ARGS)
+	$(PYTHON) -m pytest -n 2 --dist worksteal $(ARGS)
 
 check: $(READY)
 	$(PYTHON) -m ruff check
