@@ -14,7 +14,7 @@ from lumen_gateway.dialects.wire import CHAT, MESSAGES, ChatThrough, Dialect, Me
 TURNS = b'"messages":[{"role":"user","content":"hi"}],"unheard_of":{"a":[1.50]}'
 BODY = b'{"model":"m","max_tokens":5,' + TURNS + b"}"
 CHAT_ANSWER = b'{"choices":[{"message":{"content":"hello"},"finish_reason":"stop"}], "more" : 1}'
-MESSAGES_ANSWER = b'{"type":"message","role":"assistant","content":[{"type":"text","text":"hello"}],"stop_reason":"end_turn", "x" : 1}'
+MESSAGES_ANSWER = b'{"type":"message","content":[{"type":"text","text":"hello"}],"stop_reason":"end_turn", "more" : 1}'
 THROUGH = [(CHAT, ChatThrough(), CHAT_ANSWER), (MESSAGES, MessagesThrough(), MESSAGES_ANSWER)]
 
 
