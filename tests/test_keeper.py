@@ -6,6 +6,7 @@ import asyncio
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -96,6 +97,22 @@ async def test_worker_that_gives_no_sign_of_life_is_killed_and_replaced(
     assert await running
     assert "gives no sign of life" in caplog.text
     assert "was killed by signal 9" in caplog.text
+
+
+async def test_keeper_that_was_paused_kills_nobody_it_could_not_hear(
+    documents: Documents, listener: socket.socket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = keeper_of(documents, listener, ready(documents, SILENT), monkeypatch)
+    running = asyncio.get_running_loop().create_task(kept.run(1), name="keeper")
+    await until(lambda: [worker.hash for worker in kept.workers()] == [documents.load.hash])
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + 2 * keeper.STUCK_S)
+    asked = kept._tally._number
+    await until(lambda: kept._tally._number > asked + 3)
+    assert "gives no sign of life" not in caplog.text
+    kept.stop()
+    kept.stop()
+    assert await running
 
 
 async def test_drain_is_over_when_the_workers_have_gone(

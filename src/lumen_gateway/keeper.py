@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import math
 import os
 import signal
 import socket
@@ -38,6 +39,7 @@ START_TRIES = 3  # starts that fail before any has succeeded: the fault is not t
 STEADY_S = 10.0  # a worker that lived this long was no failed start
 PAUSE_S, MAX_PAUSE_S = 1.0, 30.0  # from one start to the next
 STUCK_S = 30.0  # gunicorn's own limit for a worker that gives no sign of life
+HELD_UP_S = 5.0  # by which a nap of the keeper's has to be too long to have been none
 MAX_ROOT_BYTES = 103 - len("/lumen-12345678/keeper.sock")  # macOS; Linux takes four more
 KILL_S = CUT_S + 1.0  # for a worker to end by itself after its drain
 
@@ -146,12 +148,20 @@ class Keeper:
             self._failed_starts = None
 
     async def _ask_regularly(self) -> None:
-        """Ask for counts; who does not answer any more is killed, and replaced by `_keep_alive`."""
+        """Ask for counts; who does not answer any more is killed, and replaced by `_keep_alive`.
+
+        A keeper that was itself held up, as in a paused container, has heard nobody: silence then begins anew.
+        """
+        resumed_s = -math.inf
         while True:
+            asleep_s = time.monotonic()
             await asyncio.sleep(EVERY_S)
+            now_s = time.monotonic()
+            if now_s - asleep_s > EVERY_S + HELD_UP_S:
+                resumed_s = now_s
             self._tally.ask(self._links.values())
             for link in self._links.values():
-                if link.is_ready and link.silent_s() > STUCK_S:
+                if link.is_ready and min(link.silent_s(), now_s - resumed_s) > STUCK_S:
                     log.event(log.ERROR, "worker.stuck", f"worker {link.number} gives no sign of life; it is killed")
                     link.kill()
 
