@@ -38,7 +38,6 @@ PATTERNS = {
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z": 'a date such as "2025-01-31"',
 }
 """What each pattern asks for, as the object of "write"."""
-Number = Decimal | int
 Price = Decimal | Annotated[int, Meta(ge=0)]  # msgspec takes no range on a Decimal: check.py holds it to the same
 
 Capability = Annotated[
@@ -187,7 +186,7 @@ class Preset(Table, frozen=True):
 
 
 class Target(Table, frozen=True):
-    """One entry of `targets`. `when` is checked by `routing/conditions.py`."""
+    """One entry of `targets`. `when` is checked by `routing/when.py`."""
 
     model: Text
     key: Text | None = None

@@ -1,7 +1,7 @@
 """One upstream answer, from its head to the proper end of its body.
 
-`connection.py` fills it in as bytes arrive; the executor reads it, one task per answer. Reading from the socket stops
-while more than `HIGH_WATER_BYTES` lie here unread, so a slow reader slows the upstream and costs no memory.
+`connection.py` fills it in as bytes arrive; the exchange that asked reads it, one task per answer. Reading from the
+socket stops while more than `HIGH_WATER_BYTES` lie here unread, so a slow reader slows the upstream and costs no memory.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.transport.encoding import Decoder
 
 HIGH_WATER_BYTES = 65_536
-PIECE_COST_BYTES = (
-    64  # what a piece costs beside its bytes; without it, one-byte chunks would hold forty times the mark
-)
+PIECE_COST_BYTES = 64  # of a piece beside its bytes; without it, one-byte chunks would hold forty times the mark
 
 
 class Wire(Protocol):

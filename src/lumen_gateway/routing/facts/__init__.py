@@ -1,6 +1,6 @@
 """Facts: what a rule may ask about a request. An open, lazy set: each is computed when first asked for, and once.
 
-A request that meets no rule pays for none of them. Which facts a rule may name, and how they compare, is
+A request that meets no rule pays for none of them. Which facts a rule may name is `routing/when.py`, how they compare
 `routing/conditions.py`; each kind of request says here where its facts come from.
 """
 
