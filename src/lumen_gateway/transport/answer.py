@@ -1,7 +1,7 @@
 """One upstream answer, from its head to the proper end of its body.
 
 `connection.py` fills it in as bytes arrive; the exchange that asked reads it, one task per answer. Reading from the
-socket stops while more than `HIGH_WATER_BYTES` lie here unread, so a slow reader slows the upstream and costs no memory.
+socket stops while more than `HIGH_WATER_BYTES` lie here unread, so a slow reader slows the upstream, and costs nothing.
 """
 
 from __future__ import annotations
