@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import hashlib
 import os
 import random
 import signal
@@ -19,6 +18,7 @@ from decimal import Decimal
 
 import msgspec
 import uvloop
+from blake3 import blake3
 
 from lumen_gateway import __version__, control
 from lumen_gateway.accounting.ledger import Unlimited
@@ -58,7 +58,7 @@ def prepare(document: Document, environ: Mapping[str, str]) -> tuple[control.Loa
     if document.config is None:
         return None, faults
     secrets, unusable = _secrets(document.config, environ)
-    digest = hashlib.blake2b(document.text.encode(), digest_size=32).hexdigest()
+    digest = blake3(document.text.encode()).hexdigest()
     return control.Load(digest, document.config, secrets), faults + unusable
 
 

@@ -22,6 +22,7 @@ from lumen_gateway.dialects import (
 from lumen_gateway.dialects.chat import ChatRequest, ChatRules, parse_request
 from lumen_gateway.dialects.chat_answer import Answer
 from lumen_gateway.dialects.chat_deltas import ChatDeltas
+from lumen_gateway.dialects.chat_names import NO_NAMES, Names, own_names
 from lumen_gateway.dialects.chat_writer import ChatWriter
 from lumen_gateway.dialects.messages import MessagesRequest
 from lumen_gateway.dialects.messages_deltas import MessagesDeltas
@@ -31,9 +32,7 @@ from lumen_gateway.dialects.wire import ChatThrough, ClientRequest, Edit, Messag
 
 
 class _Chat:
-    """Chat Completions. Source for the limit: OpenAI API reference, "function.name"."""
-
-    max_tool_name = 64
+    """Chat Completions."""
 
     def read_request(self, request: ClientRequest, edit: Edit | None) -> neutral.Request:
         assert isinstance(request, ChatRequest)
@@ -51,29 +50,30 @@ class _Chat:
         edit(fields)
         return spans.join(fields)
 
-    def uncarried(self, request: neutral.Request) -> list[str]:
+    def uncarried(self, request: neutral.Request, _: msgspec.Raw) -> list[str]:
         return chat_from_neutral.uncarried(request)
+
+    def names(self, request: neutral.Request) -> Names:
+        return own_names(request.tools)
 
     def judge(self, body: bytes) -> Answer:
         return chat_answer.read_answer(body)
 
-    def read_answer(self, body: bytes) -> neutral.Answer:
-        return chat_completion.read_answer(body)
+    def read_answer(self, body: bytes, names: Names) -> neutral.Answer:
+        return chat_completion.read_answer(body, names)
 
     def write_answer(self, answer: neutral.Answer, created: int) -> bytes:
         return chat_completion.write_answer(answer, created)
 
-    def deltas(self) -> Deltas:
-        return ChatDeltas()
+    def deltas(self, names: Names) -> Deltas:
+        return ChatDeltas(names)
 
     def writer(self, created: int, *, include_usage: bool) -> Writer:
         return ChatWriter(created, include_usage)
 
 
 class _Messages:
-    """Anthropic Messages. Source for the limit: Anthropic API reference, "tools.name"."""
-
-    max_tool_name = 128
+    """Anthropic Messages."""
 
     def read_request(self, request: ClientRequest, _: Edit | None) -> neutral.Request:
         assert isinstance(request, MessagesRequest)
@@ -82,19 +82,22 @@ class _Messages:
     def write_request(self, request: neutral.Request, model: msgspec.Raw, _: ChatRules, __: Edit | None) -> bytes:
         return messages_from_neutral.write_request(request, model)
 
-    def uncarried(self, request: neutral.Request) -> list[str]:
-        return messages_from_neutral.uncarried(request)
+    def uncarried(self, request: neutral.Request, model: msgspec.Raw) -> list[str]:
+        return messages_from_neutral.uncarried(request, model)
+
+    def names(self, _: neutral.Request) -> Names:
+        return NO_NAMES
 
     def judge(self, body: bytes) -> Answer:
         return messages_answer.read_answer(body)
 
-    def read_answer(self, body: bytes) -> neutral.Answer:
+    def read_answer(self, body: bytes, _: Names) -> neutral.Answer:
         return messages_to_neutral.read_answer(body)
 
     def write_answer(self, answer: neutral.Answer, _: int) -> bytes:
         return messages_from_neutral.write_answer(answer)
 
-    def deltas(self) -> Deltas:
+    def deltas(self, _: Names) -> Deltas:
         return MessagesDeltas()
 
     def writer(self, _: int, *, include_usage: bool) -> Writer:  # noqa: ARG002 - usage is part of the dialect

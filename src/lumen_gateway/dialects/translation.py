@@ -6,7 +6,7 @@ means to the executor is what the upstream's own reader says of it, and only the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -14,8 +14,8 @@ import msgspec
 from lumen_gateway.dialects import neutral
 from lumen_gateway.dialects.chat import ChatRules
 from lumen_gateway.dialects.chat_answer import Answer
+from lumen_gateway.dialects.chat_names import NO_NAMES, Names
 from lumen_gateway.dialects.sse import Frame
-from lumen_gateway.dialects.tool_names import long_names, with_long_names, with_short_names
 from lumen_gateway.dialects.wire import ClientRequest, Edit, Stream
 from lumen_gateway.errors import invalid
 from lumen_gateway.records import Usage
@@ -47,9 +47,7 @@ class Writer(Protocol):
 
 
 class Codec(Protocol):
-    """One dialect, both ways. A tool's name has at most `max_tool_name` characters."""
-
-    max_tool_name: int
+    """One dialect, both ways. `names` are those tools of a request whose names an upstream got in another form."""
 
     def read_request(self, request: ClientRequest, edit: Edit | None, /) -> neutral.Request:
         """Read a client's request, edited on the way where this dialect is the one that edits speak of."""
@@ -59,15 +57,19 @@ class Codec(Protocol):
         """Write an upstream's request, edited where this dialect is the one that edits speak of."""
         ...
 
-    def uncarried(self, request: neutral.Request, /) -> list[str]:
-        """Name what is set in a request and has no place in this dialect."""
+    def uncarried(self, request: neutral.Request, model: msgspec.Raw, /) -> list[str]:
+        """Name what is set in a request and has no place in this dialect, or not with this model."""
+        ...
+
+    def names(self, request: neutral.Request, /) -> Names:
+        """Return the client's own names of tools by those that an upstream of this dialect is sent."""
         ...
 
     def judge(self, body: bytes) -> Answer:
         """Return the verdict on an upstream's answer."""
         ...
 
-    def read_answer(self, body: bytes) -> neutral.Answer:
+    def read_answer(self, body: bytes, names: Names, /) -> neutral.Answer:
         """Read an upstream's answer."""
         ...
 
@@ -75,7 +77,7 @@ class Codec(Protocol):
         """Write a client's answer."""
         ...
 
-    def deltas(self) -> Deltas:
+    def deltas(self, names: Names, /) -> Deltas:
         """Begin to read an upstream's stream."""
         ...
 
@@ -97,9 +99,8 @@ class Translation:
         Raises: Failure `LM-1001` naming the fields that a strict provider would not get.
         """
         said = self._client.read_request(request, edit)
-        if rules.strict and (lost := [*said.unmapped, *self._upstream.uncarried(said)]):
+        if rules.strict and (lost := [*said.unmapped, *self._upstream.uncarried(said, model)]):
             raise invalid(f"the model's provider takes no {', '.join(lost)}; leave that out, or ask another model")
-        said = with_short_names(said, self._upstream.max_tool_name)
         return self._upstream.write_request(said, model, rules, edit)
 
     def answer(self, request: ClientRequest, body: bytes, *, created: int, **_: object) -> tuple[bytes, Answer]:
@@ -107,21 +108,18 @@ class Translation:
         verdict = self._upstream.judge(body)
         if verdict.error is not None:
             return b"", verdict
-        answer = self._upstream.read_answer(body)
-        names = self._long_names(request)
-        if names:
-            answer = msgspec.structs.replace(answer, parts=with_long_names(answer.parts, names))
+        answer = self._upstream.read_answer(body, self._names(request))
         return self._client.write_answer(answer, created), verdict
 
     def stream(self, request: ClientRequest, *, created: int, **_: object) -> Stream:
         """Begin a stream that answers the request."""
         writer = self._client.writer(created, include_usage=request.include_usage)
-        return TranslatedStream(self._upstream.deltas(), writer, self._long_names(request))
+        return TranslatedStream(self._upstream.deltas(self._names(request)), writer)
 
-    def _long_names(self, request: ClientRequest) -> dict[str, str]:
+    def _names(self, request: ClientRequest) -> Names:
         if not request.has_tools():
-            return {}
-        return long_names(self._client.read_request(request, None), self._upstream.max_tool_name)
+            return NO_NAMES
+        return self._upstream.names(self._client.read_request(request, None))
 
 
 class TranslatedStream:
@@ -129,9 +127,8 @@ class TranslatedStream:
 
     error_shown = False  # an error is told in the client's dialect, by us
 
-    def __init__(self, deltas: Deltas, writer: Writer, names: Mapping[str, str]) -> None:
+    def __init__(self, deltas: Deltas, writer: Writer) -> None:
         self._deltas = deltas
-        self._names = names  # of tools: short -> long
         self._writer = writer
         self._state = deltas.state
 
@@ -139,12 +136,7 @@ class TranslatedStream:
         """Take one frame; comments are between the upstream and us."""
         if frame.data is None:
             return None
-        return b"".join([self._writer.write(self._named(delta)) for delta in self._deltas.read(frame)]) or None
-
-    def _named(self, delta: neutral.Delta) -> neutral.Delta:
-        if self._names and isinstance(delta, neutral.CallDelta) and delta.name in self._names:
-            return msgspec.structs.replace(delta, name=self._names[delta.name])
-        return delta
+        return b"".join(map(self._writer.write, self._deltas.read(frame))) or None
 
     def read_block(self, block: bytes) -> None:
         """Have every frame looked at."""
