@@ -225,11 +225,33 @@ def test_what_has_no_place_here_is_named() -> None:
         "seed",
         "presence_penalty",
         "frequency_penalty",
-        "temperature",
         "response_format",
-        "tools.strict",
         "tools",
+        "tools.strict",
+        "temperature",
         "messages.content",
+    ]
+    assert uncarried(Request(turns=[SAID], top_k=1), Raw(b'"claude-opus-4-7"')) == ["top_k"]
+
+
+def test_parts_in_a_turn_that_may_not_hold_them_are_left_out_and_named() -> None:
+    image = Image(url="u")
+    call, result = ToolCall(id="t", name="f"), ToolResult(call_id="t")
+    turns = (
+        turn("system", "S", image),
+        turn("user", "hi", image, call, result, Refusal(text="no")),
+        turn("assistant", "a", image, Refusal(text="no")),
+        turn("user", "b"),
+    )
+    body = write(*turns)
+    assert body["system"] == "S"
+    assert [block["type"] for block in body["messages"][0]["content"]] == ["text", "image"]
+    assert [block["text"] for block in body["messages"][1]["content"]] == ["a", "no"]
+    assert uncarried(Request(turns=turns)) == [
+        "messages.content.image",
+        "messages.content.toolcall",
+        "messages.content.toolresult",
+        "messages.content.refusal",
     ]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumen_gateway.dialects.messages_limits import Ability, ability, limits
+from lumen_gateway.dialects.messages_limits import Ability, ability, cut, limits
 from lumen_gateway.dialects.neutral import (
     Part,
     Reasoning,
@@ -146,6 +146,20 @@ def test_sampling_is_what_the_generation_takes() -> None:
     assert limits(request, BUDGET) == {"max_tokens": 9, "temperature": 1.0, "top_k": 3}
     assert limits(request, ADAPTIVE) == {"max_tokens": 9}
     assert limits(Request(turns=[SAID], top_p=0.5), BUDGET) == {"max_tokens": 4096, "top_p": 0.5}
+
+
+def test_what_was_left_out_is_named() -> None:
+    request = Request(turns=[SAID], temperature=1.5, top_p=0.5, top_k=3, reasoning=Reasoning("none"), max_tokens=9)
+    assert cut(request, OLD) == ["temperature"]
+    assert cut(request, BUDGET) == ["temperature", "top_p"]
+    assert cut(request, ADAPTIVE) == ["temperature", "top_p", "top_k"]
+    assert cut(Request(turns=[SAID], reasoning=Reasoning("low"), max_tokens=9), BUDGET) == ["reasoning"]
+    assert cut(Request(turns=[SAID], reasoning=Reasoning("low"), temperature=1), BUDGET) == ["temperature"]
+    assert cut(Request(turns=[SAID], reasoning=Reasoning("low")), BUDGET) == []
+
+
+def test_limit_of_zero_is_a_limit() -> None:
+    assert limits(Request(turns=[SAID], max_tokens=0), BUDGET) == asked(max_tokens=0) == {"max_tokens": 0}
 
 
 COUNTS = st.none() | st.integers(1, 100_000)

@@ -199,6 +199,7 @@ def test_what_has_no_place_is_named() -> None:
         thinking="much",
         output_config={"effort": "low", "task_budget": {}},
         metadata={"user_id": "u", "team": "t"},
+        cache_control=CACHE,
         mcp_servers=[],
         inference_geo=None,
     )
@@ -275,3 +276,16 @@ def test_document_in_a_turn_is_a_document() -> None:
     assert read(messages=[{"role": "user", "content": [block]}]).turns == [
         Turn("user", [Document(media_type="text/plain", text="words")])
     ]
+
+
+def test_what_is_asked_about_documents_is_named_once() -> None:
+    source = {"type": "text", "media_type": "text/plain", "data": "words"}
+
+    def unmapped(*documents: dict[str, Any]) -> list[str]:
+        blocks = [{"type": "document", "source": source, **document} for document in documents]
+        turns = [*TURNS, {"role": "user", "content": [{"type": "text", "text": "a", "context": "b"}, *blocks]}]
+        return list(read(messages=turns).unmapped)
+
+    asked = {"citations": {"enabled": True}, "context": "c"}
+    assert unmapped(asked, asked) == ["messages.content.citations", "messages.content.context"]
+    assert unmapped({"citations": {"enabled": False}, "context": None}, {"citations": None}) == []

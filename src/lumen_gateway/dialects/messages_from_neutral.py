@@ -4,6 +4,9 @@ For requests the wire is strict: turns alternate, the results of tools come firs
 calls, no text is blank, `max_tokens` is there. All of that is seen to here; what thinking and sampling a model takes
 stands in `messages_limits`. Streams are written by `messages_writer`.
 
+What this dialect has no place for is left out of the body, and `uncarried` names it: a strict provider refuses by that.
+Thinking of earlier turns that nothing proves goes unnamed, since the model would not be shown it either.
+
 Source: Anthropic API reference, "Create a Message"; docs/providers.md.
 """
 
@@ -14,7 +17,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from lumen_gateway.dialects import neutral
-from lumen_gateway.dialects.messages_limits import limits
+from lumen_gateway.dialects.messages_limits import cut, limits
 from lumen_gateway.dialects.messages_parts import DIALECT, Wire, write_call, write_part, write_parts
 from lumen_gateway.dialects.neutral import (
     NO_RAW,
@@ -32,6 +35,7 @@ from lumen_gateway.dialects.neutral import (
 )
 from lumen_gateway.records import Usage
 
+_ANY_MODEL = Raw(b'""')
 _ANY_OBJECT = Raw(b'{"type":"object"}')
 _CHOICES = {"auto": "auto", "none": "none", "required": "any", "tool": "tool"}
 _STOP_REASONS: dict[neutral.Finish, str] = {
@@ -53,7 +57,7 @@ def write_request(request: Request, model: Raw) -> bytes:
     Shape: system turns, wherever they stood, are the system prompt; if there is nothing else, they are what the user
            says, since a request without a message is refused.
     """
-    system = [part for turn in request.turns if turn.role == "system" for part in turn.parts]
+    system = [part for turn in request.turns if turn.role == "system" for part in turn.parts if isinstance(part, Text)]
     messages = _messages(turn for turn in request.turns if turn.role != "system")
     if not messages and (blocks := write_parts(system)):
         system, messages = [], [{"role": "user", "content": blocks}]
@@ -83,12 +87,11 @@ def _options(request: Request) -> Wire:
     return fields
 
 
-def _system(parts: Sequence[Part]) -> str | list[Wire | Raw]:
+def _system(texts: Sequence[Text]) -> str | list[Wire | Raw]:
     """Return the texts joined by a blank line, or as blocks where one of them ends a cached prefix."""
-    if any(part.cache != NO_RAW for part in parts):
-        return write_parts(parts)
-    texts = (part.text for part in parts if isinstance(part, Text))
-    return "\n\n".join(text for text in texts if text.strip())
+    if any(text.cache != NO_RAW for text in texts):
+        return write_parts(texts)
+    return "\n\n".join(text.text for text in texts if text.text.strip())
 
 
 class _Message(msgspec.Struct, frozen=True):
@@ -113,7 +116,7 @@ def _messages(turns: Iterable[Turn]) -> list[Wire]:
     for turn in turns:
         role = "assistant" if turn.role == "assistant" else "user"
         for part in turn.parts:
-            block = write_part(part)
+            block = write_part(part) if _has_place(part, turn.role) else None
             if block is None:
                 continue
             if not messages or messages[-1].role != role:
@@ -148,23 +151,37 @@ def _choice(request: Request) -> Wire | None:
     return fields
 
 
-def uncarried(request: Request) -> list[str]:
-    """Return the names of set fields that this dialect has no place for, for strict providers to refuse."""
+def uncarried(request: Request, model: Raw = _ANY_MODEL) -> list[str]:
+    """Return the names of set fields that this dialect, or this model, has no place for."""
     values = {
         "seed": request.seed is not None,
         "presence_penalty": bool(request.presence_penalty),
         "frequency_penalty": bool(request.frequency_penalty),
-        "temperature": request.temperature is not None and request.temperature > 1,  # sent as 1
         "response_format": request.format is not None and request.format.kind == "json_object",
-        "tools.strict": any(tool.strict for tool in request.tools),
         "tools": any(tool.native != NO_RAW and tool.dialect != DIALECT for tool in request.tools),
-        "messages.content": any(_is_foreign(part) for turn in request.turns for part in turn.parts),
+        "tools.strict": any(tool.strict for tool in request.tools),
     }
-    return [name for name, lost in values.items() if lost]
+    names = [name for name, lost in values.items() if lost] + cut(request, _decode_text(model))
+    names += [_name(part) for turn in request.turns for part in turn.parts if not _has_place(part, turn.role)]
+    return list(dict.fromkeys(names))
 
 
-def _is_foreign(part: Part) -> bool:
-    return isinstance(part, Native) and part.dialect != DIALECT
+def _has_place(part: Part, role: neutral.Role) -> bool:
+    """Say whether a turn of this role may hold such a part."""
+    match part:
+        case Text():
+            return True
+        case Native():
+            return part.dialect == DIALECT and role != "system"
+        case Thinking() | ToolCall() | Refusal():
+            return role == "assistant"
+        case ToolResult():
+            return role == "tool"
+    return role in {"user", "tool"}
+
+
+def _name(part: Part) -> str:
+    return "messages.content" if isinstance(part, Native) else f"messages.content.{type(part).__name__.lower()}"
 
 
 def write_answer(answer: neutral.Answer) -> bytes:

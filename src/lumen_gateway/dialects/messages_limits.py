@@ -61,7 +61,8 @@ def limits(request: Request, model: str) -> Wire:
     fields = _thinking(request, able) if _may_think(request) else None
     if fields is not None:
         return fields
-    return {"max_tokens": request.max_tokens or DEFAULT_MAX_TOKENS, **_sampling(request, able)}
+    limit = DEFAULT_MAX_TOKENS if request.max_tokens is None else request.max_tokens
+    return {"max_tokens": limit, **_sampling(request, able)}
 
 
 def _sampling(request: Request, able: Ability) -> Wire:
@@ -77,9 +78,24 @@ def _sampling(request: Request, able: Ability) -> Wire:
     return fields
 
 
+def cut(request: Request, model: str) -> list[str]:
+    """Return the names of the fields that `limits` has left out or changed."""
+    fields = limits(request, model)
+    asked = {"temperature": request.temperature, "top_p": request.top_p, "top_k": request.top_k}
+    names = [name for name, value in asked.items() if value is not None and fields.get(name) != value]
+    if _wants_thinking(request) and "thinking" not in fields:
+        names.append("reasoning")
+    return names
+
+
+def _wants_thinking(request: Request) -> bool:
+    reasoning = request.reasoning
+    return reasoning is not None and reasoning.enabled and reasoning.effort != "none"
+
+
 def _may_think(request: Request) -> bool:
-    reasoning, choice = request.reasoning, request.tool_choice
-    if reasoning is None or not reasoning.enabled or reasoning.effort == "none":
+    choice = request.tool_choice
+    if not _wants_thinking(request):
         return False
     if choice is not None and choice.mode in {"required", "tool"} and request.tools:
         return False
@@ -111,7 +127,7 @@ def _thinking(request: Request, able: Ability) -> Wire | None:
         return None
     asked = reasoning.budget_tokens
     wanted = _BUDGETS.get(reasoning.effort, _BUDGETS["medium"]) if asked is None else max(asked, MIN_BUDGET_TOKENS)
-    fields: Wire = {"max_tokens": limit or wanted + DEFAULT_MAX_TOKENS}
+    fields: Wire = {"max_tokens": wanted + DEFAULT_MAX_TOKENS if limit is None else limit}
     if able.thinking == "adaptive":
         effort = _EFFORTS.get(reasoning.effort) or _effort_of(asked)
         config: Wire = {"output_config": {"effort": effort}} if effort else {}

@@ -1,8 +1,9 @@
 """What a Messages client asks, and what an Anthropic upstream answers, in the neutral form, for the other's dialect.
 
 Messages and tools must be what they claim to be, or the client is told so; another field of the wrong type, or with no
-neutral counterpart, is left out and named in `unmapped`. Between two speakers of this dialect nothing of this runs:
-`messages` passes the bytes through. Streams are read by `messages_deltas`.
+neutral counterpart, is left out and named in `unmapped`; not so where it only saves work, as a cache marker does.
+Between two speakers of this dialect nothing of this runs: `messages` passes the bytes through. Streams are read by
+`messages_deltas`.
 
 Source: Anthropic API reference, "Create a Message"; docs/providers.md.
 """
@@ -76,7 +77,23 @@ class _Metadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user_id: str | None = None
 
 
+class _Asides(msgspec.Struct, frozen=True):
+    """What a document has beside its content."""
+
+    type: Any = None
+    citations: Any = None
+    context: Any = None
+
+    def names(self) -> list[str]:
+        """Return the names of what is asked here, if this is a document."""
+        if self.type != "document":
+            return []
+        cited = isinstance(self.citations, dict) and self.citations.get("enabled")
+        return ["messages.content.citations"] * bool(cited) + ["messages.content.context"] * bool(self.context)
+
+
 _decode_content = msgspec.json.Decoder(str | list[Raw]).decode
+_decode_asides = msgspec.json.Decoder(str | list[_Asides]).decode
 _decode_tools = msgspec.json.Decoder(list[Raw]).decode
 _decode_tool = msgspec.json.Decoder(_Tool).decode
 _decode_choice = msgspec.json.Decoder(_Choice).decode
@@ -101,8 +118,9 @@ def read_request(request: MessagesRequest) -> neutral.Request:
             A turn may be without parts.
     Raises: Failure `LM-1001` for messages, system prompt or tools that are none; it never says what they hold.
     """
-    parameters = _Parameters(request)
-    return neutral.Request(turns=_read_turns(request), **parameters.asked, unmapped=parameters.unmapped)
+    turns, parameters = _read_turns(request), _Parameters(request)
+    unmapped = [*parameters.unmapped, *_lost_of_documents(request)]
+    return neutral.Request(turns=turns, **parameters.asked, unmapped=unmapped)
 
 
 def _read_turns(request: MessagesRequest) -> list[Turn]:
@@ -137,6 +155,15 @@ def _read(place: str, content: Raw) -> list[Part]:
         raise invalid(f"`{place}` holds a block that is not what its `type` says.") from None
 
 
+def _lost_of_documents(request: MessagesRequest) -> list[str]:
+    """Return the names of what is asked about documents beside their reading, which other dialects cannot do."""
+    if b'"document"' not in bytes(request.fields["messages"]):
+        return []
+    contents = [_decode_asides(message.content) for message in request.messages()]
+    blocks = [block for content in contents if not isinstance(content, str) for block in content]
+    return list(dict.fromkeys(name for block in blocks for name in block.names()))
+
+
 class _Parameters:
     """What is asked beside the conversation. `asked` is what it says, `unmapped` names what could not be read."""
 
@@ -146,7 +173,7 @@ class _Parameters:
         self._left = {
             name: raw
             for name, raw in request.fields.items()
-            if name not in {"model", "messages", "system"} and bytes(raw) not in _UNSET
+            if name not in {"model", "messages", "system", "cache_control"} and bytes(raw) not in _UNSET
         }
         for name, (ours, decode) in _VALUES.items():
             self._ask(ours, self._take(name, decode))
