@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.process.fleet import Fleet, document, peers, shown_of, until_gone
 from tests.process.program import LUMEN
@@ -142,6 +143,22 @@ async def test_worker_takes_the_descriptors_the_system_grants(tmp_path: Path, up
         (worker,) = await fleet.workers()
         soft, hard = OPEN_FILES.findall(shown_of(worker, "limits"))[0]
         assert soft == hard != "64"
+
+
+async def test_answer_that_came_while_a_worker_was_paused_is_no_timeout(tmp_path: Path) -> None:
+    impatient = "[server]\nresponse_timeout_ms = 500\n[resilience]\nretry_max_attempts = 1\n"
+    async with (
+        Upstream(msgspec.structs.replace(completion("Hello"), delay_s=0.2)) as upstream,
+        Fleet(tmp_path, document(upstream.port, "m", more=impatient)) as fleet,
+    ):
+        await fleet.serving(1)
+        (worker,) = await fleet.workers()
+        asked = asyncio.get_running_loop().create_task(fleet.ask("m"))
+        await upstream.called(1)
+        os.kill(worker, signal.SIGSTOP)
+        await asyncio.sleep(1.0)
+        os.kill(worker, signal.SIGCONT)
+        assert (await asked).text == "Hello"
 
 
 async def test_program_without_standard_streams_serves(tmp_path: Path, upstream: Upstream) -> None:

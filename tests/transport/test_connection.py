@@ -389,3 +389,22 @@ async def test_one_timer_serves_many_exchanges() -> None:
     assert len(timers) == 1
     peer.connection.close()
     assert timers.pop().cancelled()
+
+
+async def test_timer_that_comes_late_looks_after_the_socket_was_read() -> None:
+    peer = Peer()
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(peer.connection.exchange(b"GET", loop.time() - 1.0))
+    await asyncio.sleep(0)
+    peer.connection._on_timer()
+    await asyncio.sleep(0)
+    assert not task.done()
+    peer.feed(OK + b"content-length: 2\r\n\r\nok")
+    assert await body_of(task) == b"ok"
+
+
+async def test_timer_that_comes_late_ends_what_is_silent_all_the_same() -> None:
+    peer = Peer()
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(peer.connection.exchange(b"GET", loop.time() - 1.0))
+    assert (await failure_of(peer, task)).kind is Kind.FIRST_TOKEN_TIMEOUT

@@ -22,6 +22,8 @@ from lumen_gateway.transport.answer import Answer
 HEAD_LIMIT_BYTES = 65_536
 HEAD_LIMIT_FIELDS = 200
 INTERIM_LIMIT = 16
+HELD_UP_S = 0.1  # a timer this late tells of a loop that stood still: no upstream is to blame for that
+AGAIN_S = 0.01  # for the socket to be read before the timer looks
 _SLICE_BYTES = 262_144  # a request up to this size is one write; the socket's own buffer holds about as much
 
 _NOTED = frozenset((b"content-length", b"transfer-encoding", b"content-encoding"))
@@ -133,10 +135,15 @@ class Connection(asyncio.Protocol):
 
     def _on_timer(self) -> None:
         self._timer = None
-        if self._answer is not None:
-            later = self._answer.look(self._loop.time())
-            if later is not None:
-                self.wake_at(later)
+        if self._answer is None:
+            return
+        now = self._loop.time()
+        if now - self._timer_at > HELD_UP_S:  # we were; libuv runs timers first, and what has arrived lies unread
+            self.wake_at(now + AGAIN_S)
+            return
+        later = self._answer.look(now)
+        if later is not None:
+            self.wake_at(later)
 
     # Called by the transport.
 
