@@ -52,6 +52,10 @@ def test_an_answer_is_read_with_its_names_its_end_and_its_usage() -> None:
     assert read_answer(body) == expected
 
 
+def test_an_answer_whose_names_are_no_text_is_read_all_the_same() -> None:
+    assert read_answer(completion({"content": "hi"}, id=5, model=None)) == answer(Text(text="hi"), id="", model="")
+
+
 def test_reasoning_comes_first_then_text_then_calls() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": ""}}
     said = parts({"content": "a", "reasoning": "hm", "tool_calls": [call]})

@@ -91,6 +91,10 @@ def test_it_starts_with_the_first_choice_and_not_with_what_comes_before() -> Non
     assert read(before, frame({"role": "assistant"})) == [START]
 
 
+def test_an_answer_whose_names_are_no_text_is_told_all_the_same() -> None:
+    assert read(bare(id=5, choices=[{"delta": {"content": "a"}}])) == [Start("", ""), TextDelta("a")]
+
+
 def test_reasoning_is_told_before_the_text_beside_it() -> None:
     assert told({"content": "a", "reasoning_content": "hm"}) == [ThinkingDelta("hm"), TextDelta("a")]
     assert told({"reasoning": "hm", "content": None}) == [ThinkingDelta("hm")]
@@ -145,6 +149,22 @@ def test_calls_that_all_have_one_number_are_told_apart_by_their_ids() -> None:
     assert deltas == [CallDelta(0, "c1", "f", "{}"), CallDelta(1, "c2", "f", "{}")]
 
 
+def test_calls_without_numbers_may_take_turns_by_their_ids() -> None:
+    opening = [piece(None, "{", id="c1", name="f"), piece(None, "{", id="c2", name="g")]
+    assert calls(*opening, piece(None, "}", id="c1"), piece(None, "}", id="c2"))[2:] == [
+        CallDelta(0, arguments="}"),
+        CallDelta(1, arguments="}"),
+    ]
+
+
+def test_calls_without_numbers_and_ids_are_told_apart_by_their_names() -> None:
+    assert calls(piece(None, "{}", name="f"), piece(None, "{", name="f"), piece(None, "}")) == [
+        CallDelta(0, "call_x1_0", "f", "{}"),
+        CallDelta(1, "call_x1_1", "f", "{"),
+        CallDelta(1, arguments="}"),
+    ]
+
+
 def test_an_id_that_every_piece_repeats_opens_one_call() -> None:
     deltas = calls(piece(0, "{", id="c1", name="f"), piece(0, "}", id="c1", name="f"))
     assert deltas == [CallDelta(0, "c1", "f", "{"), CallDelta(0, arguments="}")]
@@ -193,6 +213,11 @@ def test_usage_that_grows_with_every_chunk_is_told_each_time() -> None:
     assert [delta.usage.output for delta in deltas if isinstance(delta, Used)] == [1, 2]
 
 
+def test_usage_beside_no_choices_at_all_is_told() -> None:
+    counted = bare(choices=None, usage={"prompt_tokens": 3, "completion_tokens": 2})
+    assert read(counted) == [Used(Usage(3, 2, origin="reported"))]
+
+
 def test_only_the_first_choice_is_told() -> None:
     second = bare(id="x1", model="m", choices=[{"index": 1, "delta": {"content": "b"}, "finish_reason": "stop"}])
     assert read(second, frame({"content": "a"})) == [START, TextDelta("a")]
@@ -207,7 +232,14 @@ def test_an_error_is_the_state_s_to_tell_and_ends_the_deltas(error: bytes) -> No
 
 @pytest.mark.parametrize(
     "odd",
-    [b"data: {\n\n", b"data: 5\n\n", bare(choices=None), bare(choices="x"), bare(choices=[{"delta": {"content": 5}}])],
+    [
+        b"data: {\n\n",
+        b"data: 5\n\n",
+        b'data: {"model":"\xff"}\n\n',
+        bare(choices=None),
+        bare(choices="x"),
+        bare(choices=[{"delta": {"content": 5}}]),
+    ],
 )
 def test_a_frame_that_is_no_chunk_says_nothing(odd: bytes) -> None:
     assert read(frame({"content": "a"}), odd, frame({"content": "b"})) == [START, TextDelta("a"), TextDelta("b")]

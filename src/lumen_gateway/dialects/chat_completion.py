@@ -38,8 +38,8 @@ class _Choice(msgspec.Struct, frozen=True):
 
 class _Completion(msgspec.Struct, frozen=True):
     choices: list[_Choice]
-    id: str | None = None
-    model: str | None = None
+    id: Any = None
+    model: Any = None
     usage: Any = None
 
 
@@ -54,13 +54,14 @@ def read_answer(body: bytes, names: Names = NO_NAMES) -> neutral.Answer:
     """
     try:
         completion = _decode(body)
+        answer_id = name_of(completion.id)
         choice = completion.choices[0] if completion.choices else _Choice()
-        parts = _read_message(choice.message or _Message(), completion.id or "", names)
+        parts = _read_message(choice.message or _Message(), answer_id, names)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise Failure(Kind.MALFORMED, "The upstream's answer is not a chat completion.") from None
     return neutral.Answer(
-        id=completion.id or "",
-        model=completion.model or "",
+        id=answer_id,
+        model=name_of(completion.model),
         parts=parts,
         finish=read_finish(choice.finish_reason, calls=_has(parts, ToolCall), refused=_has(parts, Refusal)),
         usage=read_usage(completion.usage),
@@ -81,6 +82,11 @@ def _read_message(message: _Message, answer_id: str, names: Names) -> list[Part]
             read = call.function.read(call.id or made_up_id(answer_id, index), call.signature())
             parts.append(msgspec.structs.replace(read, name=names.get(read.name, read.name)))
     return parts
+
+
+def name_of(value: object) -> str:
+    """Return what an answer calls itself or its model, "" where that is no text."""
+    return value if isinstance(value, str) else ""
 
 
 def made_up_id(answer_id: str, index: int) -> str:

@@ -8,13 +8,14 @@ Source: OpenAI API reference, "The chat completion chunk object"; docs/providers
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from lumen_gateway.dialects import neutral
 from lumen_gateway.dialects.chat_calls import NO_ARGUMENTS, Call, Function
-from lumen_gateway.dialects.chat_completion import made_up_id, read_finish
+from lumen_gateway.dialects.chat_completion import made_up_id, name_of, read_finish
 from lumen_gateway.dialects.chat_names import NO_NAMES, Names
 from lumen_gateway.dialects.chat_parts import Content, read_content
 from lumen_gateway.dialects.chat_stream import ChatStream
@@ -25,7 +26,7 @@ from lumen_gateway.dialects.sse import Frame
 
 class _Delta(Reasoned, frozen=True, kw_only=True):
     content: Content = None
-    refusal: str | None = None
+    refusal: Any = None
     tool_calls: list[Call] | None = None
     function_call: Function | None = None
 
@@ -37,12 +38,13 @@ class _Choice(msgspec.Struct, frozen=True):
 
 
 class _Chunk(msgspec.Struct, frozen=True):
-    id: str | None = None
-    model: str | None = None
-    choices: list[_Choice] = []
+    id: Any = None
+    model: Any = None
+    choices: list[_Choice] | None = None
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
+_NO_CHUNK = _Chunk()
 _NOTHING = Function()
 
 
@@ -55,7 +57,7 @@ class ChatDeltas:
     __slots__ = ("_calls", "_finished", "_refused", "_shown", "_started", "state")
 
     def __init__(self, names: Names = NO_NAMES) -> None:
-        self.state = ChatStream(repair=True, include_usage=True)
+        self.state = ChatStream(repair=False, include_usage=True)
         self._started = False
         self._finished = False
         self._refused = False
@@ -67,18 +69,18 @@ class ChatDeltas:
 
         Shape: Start first; a call without arguments gets "{}"; Finished once, after it only Used.
         """
-        state, deltas = self.state, list[Delta]()
+        state = self.state
         usage = state.usage
-        forwarded = state.read(frame)
-        if forwarded is None or frame.data is None or state.done or state.error is not None:
+        deltas: list[Delta] = []
+        if state.read(frame) is None or frame.data is None or state.done or state.error is not None:
             return deltas
         try:
-            chunk = _decode(frame.data if forwarded is frame.raw else forwarded[6:-2])
-            for choice in chunk.choices:
-                if not choice.index and not self._finished:
-                    self._read_choice(chunk, choice, deltas)
-        except msgspec.ValidationError:
-            return deltas  # JSON, but no chunk: nothing more that could be told
+            chunk = _decode(frame.data)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            chunk = _NO_CHUNK  # JSON of another form: it says nothing
+        for choice in chunk.choices or ():
+            if not choice.index and not self._finished:
+                self._read_choice(chunk, choice, deltas)
         if state.usage is not None and state.usage is not usage:
             deltas.append(neutral.Used(state.usage))
         return deltas
@@ -86,8 +88,9 @@ class ChatDeltas:
     def _read_choice(self, chunk: _Chunk, choice: _Choice, deltas: list[Delta]) -> None:
         if not self._started:
             self._started = True
-            self._calls.answer_id = chunk.id or ""
-            deltas.append(neutral.Start(chunk.id or "", chunk.model or ""))
+            start = neutral.Start(name_of(chunk.id), name_of(chunk.model))
+            self._calls.answer_id = start.id
+            deltas.append(start)
         if choice.delta is not None:
             self._read_delta(choice.delta, deltas)
         if choice.finish_reason:
@@ -97,10 +100,14 @@ class ChatDeltas:
             deltas.append(neutral.Finished(finish))
 
     def _read_delta(self, delta: _Delta, deltas: list[Delta]) -> None:
-        self._read_thinking(delta, deltas)
-        if delta.content:
-            deltas += _read_content(delta.content)
-        if delta.refusal:
+        if delta.has_thinking():
+            self._read_thinking(delta, deltas)
+        if isinstance(delta.content, str):
+            if delta.content:
+                deltas.append(TextDelta(delta.content))
+        elif delta.content:
+            deltas += _read_parts(delta.content)
+        if delta.refusal and isinstance(delta.refusal, str):
             self._refused = True
             deltas.append(RefusalDelta(delta.refusal))
         for piece in delta.tool_calls or ():
@@ -121,25 +128,26 @@ class ChatDeltas:
                 self._shown = False
 
 
-def _read_content(content: Content) -> list[Delta]:
-    if isinstance(content, str):
-        return [TextDelta(content)]
-    deltas = list[Delta]()
-    for part in read_content(content):
+def _read_parts(content: Content) -> Iterator[Delta]:
+    try:
+        parts = read_content(content)
+    except msgspec.ValidationError:
+        return
+    for part in parts:
         if isinstance(part, Text):
-            deltas.append(TextDelta(part.text))
+            yield TextDelta(part.text)
         elif isinstance(part, Thinking):
-            deltas.append(ThinkingDelta(part.text, part.signature, part.redacted))
-    return deltas
+            yield ThinkingDelta(part.text, part.signature, part.redacted)
 
 
 class _OpenCall:
     """One tool call while it comes in. It opens once its name is known; what came before that waits."""
 
-    __slots__ = ("arguments", "id", "index", "name", "signature")
+    __slots__ = ("arguments", "id", "index", "name", "number", "signature")
 
-    def __init__(self, index: int, call_id: str) -> None:
+    def __init__(self, index: int, number: int, call_id: str) -> None:
         self.index = index
+        self.number = number  # the upstream's own
         self.id = call_id
         self.name = ""
         self.arguments = ""
@@ -175,12 +183,21 @@ class _Calls:
         return [CallDelta(call.index, call_id, self._names.get(call.name, call.name), call.arguments, call.signature)]
 
     def _call_of(self, piece: Call) -> _OpenCall:
-        """Return the call of a piece: a new one for a new number, or for a new id, since some servers number all 0."""
+        """Return the call of a piece: the latest under its number, unless the piece says that it is another.
+
+        Some servers number all calls 0 or none, and tell them apart by their ids; some have no ids either, and then a
+        name opens a call.
+        """
         number = piece.index or 0
         call = self._latest.get(number)
-        if call is None or (piece.id and call.id and piece.id != call.id):
-            call = self._latest[number] = _OpenCall(len(self._all), piece.id or "")
+        if call is not None and piece.id and call.id and piece.id != call.id:
+            call = next((known for known in self._all if (known.number, known.id) == (number, piece.id)), None)
+        elif piece.index is None and not piece.id and piece.function is not None and piece.function.name:
+            call = None
+        if call is None:
+            call = _OpenCall(len(self._all), number, piece.id or "")
             self._all.append(call)
+        self._latest[number] = call
         return call
 
     def end(self) -> list[Delta]:

@@ -25,6 +25,10 @@ class Reasoned(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_details: Any = None
     thinking_blocks: Any = None
 
+    def has_thinking(self) -> bool:
+        """Say whether any of the fields is set. Most pieces of a stream have none, and ask no further."""
+        return bool(self.reasoning_content or self.reasoning or self.thinking_blocks or self.reasoning_details)
+
     def shown(self) -> str:
         """Return the bare text, "" without one."""
         for text in (self.reasoning_content, self.reasoning):
@@ -34,9 +38,10 @@ class Reasoned(msgspec.Struct, frozen=True, kw_only=True):
 
     def blocks(self) -> list[Thinking]:
         """Return the blocks in their order; those of `reasoning_details` only if one is signed or redacted."""
-        blocks = list(_read_blocks(self.thinking_blocks))
-        if blocks:
+        if self.thinking_blocks and (blocks := list(_read_blocks(self.thinking_blocks))):
             return blocks
+        if not self.reasoning_details:
+            return []
         details = list(_read_details(self.reasoning_details))
         return details if any(block.signature or block.redacted for block in details) else []
 
