@@ -1,6 +1,7 @@
 """From one dialect to another and back: what both can hold keeps its meaning, whole and streamed.
 
-The rules of both wires are held to on the way, so this is also where the two halves of a translation meet.
+The rules of both wires are held to on the way, so this is also where the two halves of a translation meet. What joins
+them for the executor is tested first.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ from lumen_gateway.dialects import (
     messages_to_neutral,
 )
 from lumen_gateway.dialects.chat_deltas import ChatDeltas
+from lumen_gateway.dialects.chat_stream import ChatStream
 from lumen_gateway.dialects.chat_writer import ChatWriter
+from lumen_gateway.dialects.codecs import WIRES
 from lumen_gateway.dialects.messages_deltas import MessagesDeltas
+from lumen_gateway.dialects.messages_stream import MessagesStream
 from lumen_gateway.dialects.messages_writer import MessagesWriter
 from lumen_gateway.dialects.neutral import (
     Answer,
@@ -52,11 +56,123 @@ from lumen_gateway.dialects.neutral import (
     Turn,
     Used,
 )
-from lumen_gateway.dialects.sse import Splitter
+from lumen_gateway.dialects.sse import Frame, Splitter
+from lumen_gateway.dialects.wire import CHAT, MESSAGES, Stream
+from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.records import Usage
 
 CLAUDE = Raw(b'"claude-3-5-haiku"')  # takes temperature and top_p as they come, and does not think
 PNG = Image(media_type="image/png", data="iVBO")
+
+
+ASKED = {
+    "chat": CHAT.parse(b'{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}'),
+    "messages": MESSAGES.parse(b'{"model":"m","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}'),
+}
+
+
+def event(kind: str, **fields: Any) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
+
+
+def chunk(**fields: Any) -> bytes:
+    return f"data: {json.dumps({'id': 'x', 'model': 'm', **fields})}\n\n".encode()
+
+
+SAID = {
+    "chat": b"".join(
+        [
+            b": hello\n\n",
+            chunk(choices=[{"index": 0, "delta": {"content": "hi"}}]),
+            b"data: {\n\n",
+            chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}]),
+            chunk(choices=[], usage={"prompt_tokens": 3, "completion_tokens": 2}),
+            b"data: [DONE]\n\n",
+        ]
+    ),
+    "messages": b"".join(
+        [
+            b": hello\n\n",
+            event("message_start", message={"id": "x", "model": "m", "usage": {"input_tokens": 3}}),
+            event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+            event("content_block_delta", index=0, delta={"type": "text_delta", "text": "hi"}),
+            b"event: ping\ndata: {\n\n",
+            event("content_block_stop", index=0),
+            event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 2}),
+            event("message_stop"),
+        ]
+    ),
+}
+FAILED = {
+    "chat": b'data: {"error":{"message":"SECRET"}}\n\n',
+    "messages": b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"SECRET"}}\n\n',
+}
+TRANSLATED = [("chat", "messages"), ("messages", "chat")]
+STATE = (
+    "output",
+    "output_frames",
+    "error",
+    "done",
+    "dropped",
+    "opening",
+    "usage",
+    "finished",
+    "finish_reasons",
+    "filtered",
+    "empty",
+)
+
+
+def frames_of(stream: bytes) -> list[Frame]:
+    return Splitter(1 << 22).feed(stream)
+
+
+def begin(client: str, upstream: str) -> Stream:
+    return WIRES[client, upstream].stream(ASKED[client], repair=False, created=1)
+
+
+@pytest.mark.parametrize(("client", "upstream"), TRANSLATED)
+def test_a_translated_stream_is_to_the_executor_what_the_upstream_s_is(client: str, upstream: str) -> None:
+    plain: Stream = MessagesStream() if upstream == "messages" else ChatStream(repair=False, include_usage=True)
+    translated = begin(client, upstream)
+    for frame in frames_of(SAID[upstream]):
+        plain.read(frame)
+        translated.read(frame)
+        assert [getattr(translated, name) for name in STATE] == [getattr(plain, name) for name in STATE]
+    assert (translated.done, translated.dropped, translated.finish_reasons) == (True, 1, ("stop",))
+
+
+@pytest.mark.parametrize(("client", "upstream"), TRANSLATED)
+def test_the_client_gets_nothing_that_only_the_upstream_s_side_speaks_of(client: str, upstream: str) -> None:
+    stream = begin(client, upstream)
+    assert stream.read_block(SAID[upstream]) is None
+    forwarded = [stream.read(frame) for frame in frames_of(SAID[upstream])]
+    assert None in forwarded
+    assert b"" not in forwarded
+    whole = b"".join(filter(None, forwarded)) + stream.end()
+    if client == "chat":
+        assert faults_of_stream(whole) == []
+    else:
+        assert anthropic_wire.message_of(whole)["content"] == [{"type": "text", "text": "hi"}]
+    assert b"hello" not in whole
+
+
+@pytest.mark.parametrize(("client", "upstream"), TRANSLATED)
+def test_an_error_of_the_upstream_is_kept_from_the_client_for_us_to_tell(client: str, upstream: str) -> None:
+    stream = begin(client, upstream)
+    assert [stream.read(frame) for frame in frames_of(FAILED[upstream])] == [None]
+    assert stream.error is not None
+    assert not stream.error_shown
+
+
+@pytest.mark.parametrize(("client", "upstream"), TRANSLATED)
+def test_a_whole_answer_that_is_an_error_is_a_verdict_and_no_bytes(client: str, upstream: str) -> None:
+    body = b'{"type":"error","error":{"type":"api_error","message":"m"}}'
+    forward, verdict = WIRES[client, upstream].answer(ASKED[client], body, repair=False, created=1)
+    assert (forward, verdict.error) == (b"", body)
+    with pytest.raises(Failure) as raised:
+        WIRES[client, upstream].answer(ASKED[client], b"[]", repair=False, created=1)
+    assert raised.value.kind is Kind.MALFORMED
 
 
 def through_chat(request: Request) -> Request:
