@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.recordings import Recording, recorded
 
@@ -158,10 +158,13 @@ def test_any_stream_in_any_pieces_gives_the_same(lines: list[tuple[bytes, bytes]
     assert raw_of(frames_of(*chunks)).startswith(text)
 
 
+@example(b"\xef\xbb\xbf")
+@example(b"\xef\xbb\xbf\xef\xbb\xbfdata: a")
 @given(st.binary(max_size=80))
-def test_any_bytes_are_kept(text: bytes) -> None:
-    assert raw_of(frames_of(text)).startswith(text)
-    assert raw_of(frames_of(*byte_by_byte(text))).startswith(text)
+def test_any_bytes_but_a_byte_order_mark_are_kept(text: bytes) -> None:
+    kept = text.removeprefix(b"\xef\xbb\xbf")
+    assert raw_of(frames_of(text)).startswith(kept)
+    assert raw_of(frames_of(*byte_by_byte(text))).startswith(kept)
 
 
 @pytest.mark.parametrize("recording", recorded(lambda entry: entry["stream"] and entry["status"] < 400))
