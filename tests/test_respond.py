@@ -56,6 +56,12 @@ def test_head_has_the_id_and_what_keeps_browsers_safe(status: int, line: str) ->
     }
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+def test_head_has_the_id_where_anthropics_sdks_look_for_it(path: str) -> None:
+    lines = fields(respond.head(200, "id-1", b"", path).partition(b"\r\n")[2])
+    assert (lines["x-request-id"], lines["request-id"]) == ("id-1", "id-1")
+
+
 def test_direct_answer_names_model_and_provider() -> None:
     lines = fields(respond.served(served_by(0, virtual=None, provider="a"), ATTEMPTS))
     assert lines == {"x-lumen-model-used": "a/m", "x-lumen-provider": "a", "x-lumen-reason": "direct"}

@@ -134,7 +134,7 @@ def _leaf(config: Config, provider: Provider, model: Model, secrets: Mapping[str
         api: table.endpoint(kind, provider.base_url, upstream_id, provider.api_version, api=api)
         for api in model.apis or kind.apis
     }
-    endpoint = next(iter(endpoints.values()))
+    endpoint, speaks_messages = next(iter(endpoints.values())), endpoints.get("messages")
     connect_ms = provider.connect_timeout_ms or config.resilience.connect_timeout_ms
     return Leaf(
         id=model.id,
@@ -142,6 +142,7 @@ def _leaf(config: Config, provider: Provider, model: Model, secrets: Mapping[str
         kind=provider.kind,
         origin=Origin(endpoint.scheme, endpoint.host, endpoint.port, connect_ms / 1000),
         heads={api: _head(endpoint) for api, endpoint in endpoints.items()},
+        count_head=None if speaks_messages is None else _head(speaks_messages, table.COUNT_PATH),
         fields=table.DEFAULT_FIELDS,
         model=msgspec.Raw(msgspec.json.encode(upstream_id)),
         credentials=_credentials(kind, provider, model, secrets),
@@ -155,10 +156,10 @@ def _leaf(config: Config, provider: Provider, model: Model, secrets: Mapping[str
     )
 
 
-def _head(endpoint: table.Endpoint) -> bytes:
+def _head(endpoint: table.Endpoint, below: str = "") -> bytes:
     """Write the request's head up to where credential, forwarded headers and length go."""
     return (
-        f"POST {endpoint.path} HTTP/1.1\r\n"
+        f"POST {endpoint.path}{below} HTTP/1.1\r\n"
         f"host: {endpoint.authority}\r\n"
         f"user-agent: lumen/{__version__}\r\n"
         "accept: application/json, text/event-stream\r\n"

@@ -78,7 +78,11 @@ class Call:
         self.status = status
         self.started = True
         ending = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
-        head = b"%bcontent-length: %d\r\n%b" % (respond.head(status, self.request_id, headers), len(body), ending)
+        head = b"%bcontent-length: %d\r\n%b" % (
+            respond.head(status, self.request_id, headers, self.path),
+            len(body),
+            ending,
+        )
         self._write(head if self.method == "HEAD" else head + body)
         self._end()
 
@@ -88,7 +92,7 @@ class Call:
         self.started = True
         framing = b"transfer-encoding: chunked\r\n" if self.chunked else b""
         framing += b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
-        self._unsent = respond.head(status, self.request_id, headers) + framing
+        self._unsent = respond.head(status, self.request_id, headers, self.path) + framing
 
     def write(self, data: bytes) -> None:
         """Send a piece of a streamed answer."""

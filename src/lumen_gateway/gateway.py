@@ -1,10 +1,10 @@
 """START HERE: one request, from first byte to last.
 
     serve            which endpoint
-      chat           parse -> route -> admit -> run -> answer -> record
+      _ask           parse -> route -> admit -> run -> answer -> record
         _route       the id's plan, its preset, its attempts, minus those that cannot take the request
-        _buffered    one JSON answer
-        _streamed    an event stream: held back to its commit, then relayed
+        _chat        one JSON answer, or an event stream: held back to its commit, then relayed
+        _count       how many tokens a request has, and no answer to it
       _refuse        an error, as a status before the commit, as a frame after it
 
 Everything that depends on the document stands in a `Snapshot`, taken once per request, so a reload never mixes two
@@ -33,6 +33,7 @@ from lumen_gateway.dialects.wire import CHAT, MESSAGES, ClientRequest, Dialect
 from lumen_gateway.errors import Failure, Kind, invalid
 from lumen_gateway.execution.breaker import BreakerPolicy
 from lumen_gateway.execution.commit import OpenStream, StreamedChat
+from lumen_gateway.execution.counting import TokenCount
 from lumen_gateway.execution.exchange import BufferedChat, Trace, Transport
 from lumen_gateway.execution.executor import Exchange, Executor, Job
 from lumen_gateway.execution.heartbeat import Heartbeat
@@ -126,6 +127,7 @@ class Telemetry(Recorder, Protocol):
 
 
 T = TypeVar("T")
+Answering = Callable[[Routed, Admission], Coroutine[Any, Any, None]]
 Route = Callable[[Call], Coroutine[Any, Any, None] | None]
 _JSON_MEDIA = re.compile(rb"application/([\w.+-]+\+)?json\s*(;.*)?", re.IGNORECASE)
 KEEPER_PATHS = frozenset({"/metrics", "/health/config", "/health/providers"})  # the keeper's, as metric labels
@@ -157,8 +159,9 @@ class Gateway:
         self.tracer = tracer
         self.cutting = False
         self.routes: dict[str, dict[str, Route]] = {
-            "/v1/chat/completions": {"POST": partial(self.chat, CHAT)},
-            "/v1/messages": {"POST": partial(self.chat, MESSAGES)},
+            "/v1/chat/completions": {"POST": partial(self._ask, "chat", CHAT, self._chat)},
+            "/v1/messages": {"POST": partial(self._ask, "chat", MESSAGES, self._chat)},
+            "/v1/messages/count_tokens": {"POST": partial(self._ask, "count_tokens", MESSAGES, self._count)},
             "/v1/models": _read_only(self.list_models),
             "/health": _read_only(self.health),
         }
@@ -176,7 +179,9 @@ class Gateway:
                 call.template, methods = "/v1/models/{id}", self._model_routes
             elif call.path.startswith("/v1/"):
                 call.template = "unmatched"
-                raise Failure(Kind.NO_SUCH_ROUTE, "there is no such route; chat is at POST /v1/chat/completions")
+                raise Failure(
+                    Kind.NO_SUCH_ROUTE, "there is no such route; chat is at /v1/chat/completions and /v1/messages"
+                )
             else:
                 call.template = call.path if call.path in KEEPER_PATHS else "unmatched"
                 return self.elsewhere(call)
@@ -195,19 +200,19 @@ class Gateway:
         headed_s = self.clock.monotonic() if call.headed_s is None else call.headed_s
         self.telemetry.answered(call.method, call.template, call.status, headed_s - call.received_s)
 
-    # POST /v1/chat/completions
+    # POST /v1/chat/completions, POST /v1/messages, and what is below them
 
-    async def chat(self, dialect: Dialect, call: Call) -> None:
-        """Serve a chat request in its client's dialect, streamed or not; never raises, and leaves one record."""
+    async def _ask(self, operation: str, dialect: Dialect, answer: Answering, call: Call) -> None:
+        """Serve a request about a chat in its client's dialect; never raises, and leaves one record."""
         record = RequestRecord(
-            call.request_id, "chat", started_s=call.received_s, started_wall_s=self.clock.wall(), caller=ANONYMOUS
+            call.request_id, operation, started_s=call.received_s, started_wall_s=self.clock.wall(), caller=ANONYMOUS
         )
         trace = None if self.tracer is None else self.tracer.begin(record, call.headers, self.snapshot.leaves)
         admission: Admission | None = None
         try:
             routed = self._route(call, dialect, record, trace)
             admission = self.ledger.admit(record.caller, routed.attempts[0].leaf)
-            await (self._streamed if routed.request.stream else self._buffered)(routed, admission)
+            await answer(routed, admission)
         except Failure as failure:
             self._refuse(call, dialect, record, failure)
         except asyncio.CancelledError:
@@ -258,8 +263,15 @@ class Gateway:
             log.metadata_rejected(call.request_id)
         return metadata
 
-    async def _buffered(self, routed: Routed, admission: Admission) -> None:
-        exchange = BufferedChat(**self._exchange(routed))
+    def _chat(self, routed: Routed, admission: Admission) -> Coroutine[Any, Any, None]:
+        if routed.request.stream:
+            return self._streamed(routed, admission)
+        return self._whole(routed, admission, BufferedChat(**self._exchange(routed)))
+
+    def _count(self, routed: Routed, admission: Admission) -> Coroutine[Any, Any, None]:
+        return self._whole(routed, admission, TokenCount(**self._exchange(routed)))
+
+    async def _whole(self, routed: Routed, admission: Admission, exchange: Exchange[bytes]) -> None:
         body = await self.executor.run(routed.job(exchange, admission))
         routed.record.status = 200
         routed.call.send(200, respond.JSON + respond.served(routed.record, routed.attempts), body)
@@ -305,6 +317,7 @@ class Gateway:
             "transport": self.transport,
             "clock": self.clock,
             "warn": partial(log.upstream_refused, routed.call.request_id),
+            "note_lost": partial(log.fields_lost, routed.call.request_id) if log.is_on(log.DEBUG) else None,
             "trace": routed.trace,
             "dialect": routed.dialect,
         }

@@ -39,6 +39,7 @@ def _start(status: int, phrase: str) -> bytes:
 
 _STARTS = {status.value: _start(status, status.phrase) for status in http.HTTPStatus}
 
+_MESSAGES_PATH = "/v1/messages"
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
@@ -50,10 +51,12 @@ def request_id(sent: bytes | None) -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 
-def head(status: int, request_id: str, headers: bytes) -> bytes:
+def head(status: int, request_id: str, headers: bytes, path: str = "") -> bytes:
     """Return everything of an answer's head but its framing: the caller adds length or encoding, and the blank line."""
-    start = _STARTS.get(status) or _start(status, "")
-    return b"%b%b\r\n%b" % (start, request_id.encode(), headers)
+    start, named = _STARTS.get(status) or _start(status, ""), request_id.encode()
+    if path.startswith(_MESSAGES_PATH):
+        headers = b"request-id: %b\r\n%b" % (named, headers)  # where Anthropic's SDKs look for it
+    return b"%b%b\r\n%b" % (start, named, headers)
 
 
 @functools.lru_cache(maxsize=1024)  # answers are served in few ways: what the document's names allow
@@ -68,7 +71,7 @@ def _header_value(value: str) -> bytes:
 
 def dialect_of(path: str) -> Dialect:
     """Return the dialect in which a path tells its errors."""
-    return MESSAGES if path.startswith("/v1/messages") else CHAT
+    return MESSAGES if path.startswith(_MESSAGES_PATH) else CHAT
 
 
 def failure_answer(failure: Failure, dialect: Dialect = CHAT) -> tuple[int, bytes, bytes]:

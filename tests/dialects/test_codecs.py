@@ -11,12 +11,18 @@ import pytest
 from lumen_gateway.dialects.chat import OPEN
 from lumen_gateway.dialects.codecs import WIRES
 from lumen_gateway.dialects.spans import Fields
-from lumen_gateway.dialects.wire import CHAT, MESSAGES
+from lumen_gateway.dialects.sse import Frame
+from lumen_gateway.dialects.wire import CHAT, MESSAGES, ClientRequest
 from lumen_gateway.errors import Failure
+from lumen_gateway.records import Usage
 
 DIALECTS = {"chat": CHAT, "messages": MESSAGES}
 BODY = b'{"model":"m","max_tokens":50,"messages":[{"role":"user","content":"hi"}]}'
 MODEL = msgspec.Raw(b'"theirs"')
+SILENT = {
+    "chat": b'{"choices":[{"index":0,"message":{"content":"hello"},"finish_reason":"stop"}]}',
+    "messages": b'{"type":"message","content":[{"type":"text","text":"hello"}],"stop_reason":"end_turn"}',
+}
 
 
 def warm(fields: Fields) -> None:
@@ -43,6 +49,52 @@ def test_a_strict_provider_gets_no_request_of_which_something_would_be_lost() ->
     assert b"logprobs" not in wire.body(request, MODEL, OPEN, None)
     with pytest.raises(Failure, match=r"logprobs.*n|n.*logprobs"):
         wire.body(request, MODEL, msgspec.structs.replace(OPEN, strict=True), None)
+
+
+@pytest.mark.parametrize(
+    ("client", "upstream", "fields", "lost"),
+    [
+        ("chat", "messages", b'"logprobs":true,"seed":1,', ["logprobs", "seed"]),
+        ("messages", "chat", b'"top_k":3,"container":"x",', ["container", "top_k"]),
+        ("chat", "chat", b'"logprobs":true,"odd":1,', []),
+        ("messages", "messages", b'"top_k":3,"odd":1,', ["reasoning_effort"]),
+    ],
+)
+def test_what_does_not_reach_the_upstream_is_named(client: str, upstream: str, fields: bytes, lost: list[str]) -> None:
+    def think(fields: Fields) -> None:
+        fields["reasoning_effort"] = msgspec.Raw(b'"low"')
+
+    request = DIALECTS[client].parse(BODY.replace(b"{", b"{" + fields, 1))
+    wire = WIRES[client, upstream]
+    assert wire.lost(request, MODEL, think if client == upstream else warm) == lost
+    assert wire.lost(DIALECTS[client].parse(BODY), MODEL, None) == []
+
+
+@pytest.mark.parametrize(("client", "upstream"), [("chat", "messages"), ("messages", "chat")])
+def test_usage_that_no_upstream_reported_is_an_estimate_that_says_so(client: str, upstream: str) -> None:
+    request, sizes = DIALECTS[client].parse(BODY), list[int]()
+
+    def estimate(_: ClientRequest, size: int) -> Usage:
+        sizes.append(size)
+        return Usage(4, 2, origin="estimated")
+
+    wire = WIRES[client, upstream]
+    forward, _ = wire.answer(request, SILENT[upstream], repair=False, created=0, estimate=estimate)
+    usage = json.loads(forward)["usage"]
+    assert list(usage.values()) == ([4, 2, 6, True] if client == "chat" else [4, 2, True])
+    assert usage["estimated"]
+    assert sizes == [len("hello")]
+
+
+def test_a_stream_whose_upstream_reported_nothing_ends_with_an_estimate() -> None:
+    request = MESSAGES.parse(BODY)
+    stream = WIRES["messages", "chat"].stream(
+        request, repair=False, created=0, estimate=lambda _, frames: Usage(4, frames, origin="estimated")
+    )
+    for text in ("hel", "lo"):
+        data = json.dumps({"id": "x", "choices": [{"index": 0, "delta": {"content": text}}]}).encode()
+        stream.read(Frame(b"data: " + data + b"\n\n", b"", data))
+    assert b'"usage":{"input_tokens":4,"output_tokens":2,"estimated":true}' in stream.end()
 
 
 def test_a_long_tool_name_goes_out_short_and_comes_back_long() -> None:

@@ -298,7 +298,7 @@ async def test_usage_that_is_not_reported_is_estimated_and_marked(usage: Any) ->
 
 
 async def test_usage_is_not_estimated_where_it_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lumen_gateway.execution.exchange.estimate", lambda _: pytest.fail("estimated"))
+    monkeypatch.setattr("lumen_gateway.execution.exchange.estimate_answer", lambda *_: pytest.fail("estimated"))
     stage = Stage({"a": [whole(answer())]})
     await stage.run(stage.buffered(chain("a")))
 

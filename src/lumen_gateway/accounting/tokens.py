@@ -9,6 +9,7 @@ from __future__ import annotations
 from lumen_gateway.dialects import messages
 from lumen_gateway.dialects.chat import ChatRequest
 from lumen_gateway.dialects.wire import ClientRequest
+from lumen_gateway.records import Usage
 
 _BYTES_PER_TOKEN = 4
 _MESSAGE_TOKENS = 4  # role and separators of one message
@@ -29,6 +30,16 @@ def estimate_output(size_bytes: int) -> int:
 def estimate(request: ClientRequest) -> int:
     """Return the input tokens of a client's request, whatever its dialect."""
     return estimate_chat(request) if isinstance(request, ChatRequest) else messages.estimate(request)
+
+
+def estimate_answer(request: ClientRequest, output_bytes: int) -> Usage:
+    """Return what a whole answer used, marked as an estimate."""
+    return Usage(estimate(request), estimate_output(output_bytes), origin="estimated")
+
+
+def estimate_stream(request: ClientRequest, output_frames: int) -> Usage:
+    """Return what a stream used, marked as an estimate: a token for each frame that held output."""
+    return Usage(estimate(request), output_frames, origin="estimated")
 
 
 def estimate_chat(request: ChatRequest) -> int:

@@ -224,11 +224,31 @@ def upstream_body(request: MessagesRequest, model: Raw, edit: Callable[[Fields],
     return spans.join(fields)
 
 
-def _apply(edit: Callable[[Fields], None], fields: Fields) -> None:
-    """Let the edit see the client's values under every name they go by, and take over what it has changed."""
+def uneditable(request: MessagesRequest, edit: Callable[[Fields], None]) -> list[str]:
+    """Return the names of the fields that an edit sets and that have no place in this dialect."""
+    _, after = _edited(edit, request.fields)
+    return [name for name in after if name not in EDITABLE]
+
+
+def _edited(edit: Callable[[Fields], None], fields: Fields) -> tuple[Fields, Fields]:
+    """Show the edit the client's values under every name they go by; return them before and after."""
     before = {name: fields[ours] for name, ours in EDITABLE.items() if ours in fields}
     after = before.copy()
     edit(after)
+    return before, after
+
+
+def counting_body(request: MessagesRequest, model: Raw) -> bytes:
+    """Write the body that asks an Anthropic upstream how many tokens a request has: the client's own.
+
+    Source: Anthropic API reference, "Count tokens in a Message".
+    """
+    return spans.join(request.fields | {"model": model})
+
+
+def _apply(edit: Callable[[Fields], None], fields: Fields) -> None:
+    """Take over what the edit changes."""
+    before, after = _edited(edit, fields)
     for name, ours in EDITABLE.items():
         value = after.get(name)
         if value == before.get(name):

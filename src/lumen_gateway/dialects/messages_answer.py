@@ -164,6 +164,29 @@ def read_usage(usage: object) -> Usage | None:
     return counts.usage()
 
 
+class _Count(msgspec.Struct, frozen=True):
+    input_tokens: int
+
+
+_decode_count = msgspec.json.Decoder(_Count).decode
+
+
+def check_count(body: bytes) -> None:
+    """Make sure that an answer is a count of tokens.
+
+    Raises: Failure `MALFORMED`.
+    """
+    try:
+        _decode_count(body)
+    except _UNREADABLE:
+        raise Failure(Kind.MALFORMED, "The upstream's answer is not a count of tokens.") from None
+
+
+def count_body(input_tokens: int) -> bytes:
+    """Return a count of tokens as the API tells it."""
+    return b'{"input_tokens":%d}' % input_tokens
+
+
 def error_body(code: str, message: str, type: str, status: int = 0) -> bytes:  # noqa: A002 - the wire's own name for it
     """Return the error envelope of this dialect; our code stands beside the API's own type of error.
 

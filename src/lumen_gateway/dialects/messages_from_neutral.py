@@ -226,7 +226,10 @@ def stop_reason(finish: neutral.Finish, stop_sequence: str, *, calls: bool) -> s
 
 
 def write_usage(usage: Usage | None) -> dict[str, object]:
-    """Return the counts as this API has them: the cache's tokens stand beside `input_tokens`, not in it."""
+    """Return the counts as this API has them: the cache's tokens stand beside `input_tokens`, not in it.
+
+    Shape: estimates are marked, which is ours. Without counts there are zeros: the API's clients look for a `usage`.
+    """
     if usage is None:
         return {"input_tokens": 0, "output_tokens": 0}
     cached, written = usage.cached or 0, usage.cache_write or 0
@@ -238,4 +241,6 @@ def write_usage(usage: Usage | None) -> dict[str, object]:
     fields["output_tokens"] = usage.output
     if usage.reasoning is not None:
         fields["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
+    if usage.origin == "estimated":
+        fields["estimated"] = True
     return fields

@@ -1,12 +1,13 @@
 """From one dialect to another through the neutral form: request, answer and stream.
 
-A `Codec` is a dialect seen from the neutral form; any two make a translation. Nothing is decided here: what a stream
+A codec is a dialect seen from the neutral form; any client's and any upstream's make a translation. Nothing is decided here: what a stream
 means to the executor is what the upstream's own reader says of it, and only the bytes are the client's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -16,7 +17,7 @@ from lumen_gateway.dialects.chat import ChatRules
 from lumen_gateway.dialects.chat_answer import Answer
 from lumen_gateway.dialects.chat_names import NO_NAMES, Names
 from lumen_gateway.dialects.sse import Frame
-from lumen_gateway.dialects.wire import ClientRequest, Edit, Stream
+from lumen_gateway.dialects.wire import ClientRequest, Edit, Estimate, Stream
 from lumen_gateway.errors import invalid
 from lumen_gateway.records import Usage
 
@@ -46,12 +47,27 @@ class Writer(Protocol):
         ...
 
 
-class Codec(Protocol):
-    """One dialect, both ways. `names` are those tools of a request whose names an upstream got in another form."""
+class ClientCodec(Protocol):
+    """The dialect of clients: requests are read, answers written."""
 
     def read_request(self, request: ClientRequest, edit: Edit | None, /) -> neutral.Request:
         """Read a client's request, edited on the way where this dialect is the one that edits speak of."""
         ...
+
+    def write_answer(self, answer: neutral.Answer, created: int, /) -> bytes:
+        """Write a client's answer."""
+        ...
+
+    def writer(self, created: int, /, *, include_usage: bool) -> Writer:
+        """Begin to write a client's stream."""
+        ...
+
+
+class UpstreamCodec(Protocol):
+    """The dialect of upstreams: requests are written, answers read.
+
+    `names` are those tools of a request whose names an upstream got in another form.
+    """
 
     def write_request(self, request: neutral.Request, model: msgspec.Raw, rules: ChatRules, edit: Edit | None) -> bytes:
         """Write an upstream's request, edited where this dialect is the one that edits speak of."""
@@ -73,23 +89,15 @@ class Codec(Protocol):
         """Read an upstream's answer."""
         ...
 
-    def write_answer(self, answer: neutral.Answer, created: int, /) -> bytes:
-        """Write a client's answer."""
-        ...
-
     def deltas(self, names: Names, /) -> Deltas:
         """Begin to read an upstream's stream."""
-        ...
-
-    def writer(self, created: int, /, *, include_usage: bool) -> Writer:
-        """Begin to write a client's stream."""
         ...
 
 
 class Translation:
     """A wire between speakers of two dialects."""
 
-    def __init__(self, client: Codec, upstream: Codec) -> None:
+    def __init__(self, client: ClientCodec, upstream: UpstreamCodec) -> None:
         self._client = client
         self._upstream = upstream
 
@@ -99,22 +107,37 @@ class Translation:
         Raises: Failure `LM-1001` naming the fields that a strict provider would not get.
         """
         said = self._client.read_request(request, edit)
-        if rules.strict and (lost := [*said.unmapped, *self._upstream.uncarried(said, model)]):
+        if rules.strict and (lost := self._lost(said, model)):
             raise invalid(f"the model's provider takes no {', '.join(lost)}; leave that out, or ask another model")
         return self._upstream.write_request(said, model, rules, edit)
 
-    def answer(self, request: ClientRequest, body: bytes, *, created: int, **_: object) -> tuple[bytes, Answer]:
-        """Return an upstream's answer as the client's, and the verdict on it; nothing for one that is an error."""
+    def lost(self, request: ClientRequest, model: msgspec.Raw, edit: Edit | None) -> list[str]:
+        """Name what the upstream is not told."""
+        return self._lost(self._client.read_request(request, edit), model)
+
+    def _lost(self, said: neutral.Request, model: msgspec.Raw) -> list[str]:
+        return [*said.unmapped, *self._upstream.uncarried(said, model)]
+
+    def answer(
+        self, request: ClientRequest, body: bytes, *, created: int, estimate: Estimate | None = None, **_: object
+    ) -> tuple[bytes, Answer]:
+        """Return an upstream's answer as the client's, and the verdict on it; nothing for one that is an error.
+
+        Shape: where the upstream reports no usage, what the client reads is an estimate, marked as one.
+        """
         verdict = self._upstream.judge(body)
         if verdict.error is not None:
             return b"", verdict
         answer = self._upstream.read_answer(body, self._names(request))
+        if answer.usage is None and estimate is not None:
+            answer = msgspec.structs.replace(answer, usage=estimate(request, verdict.output_bytes))
         return self._client.write_answer(answer, created), verdict
 
-    def stream(self, request: ClientRequest, *, created: int, **_: object) -> Stream:
+    def stream(self, request: ClientRequest, *, created: int, estimate: Estimate | None = None, **_: object) -> Stream:
         """Begin a stream that answers the request."""
         writer = self._client.writer(created, include_usage=request.include_usage)
-        return TranslatedStream(self._upstream.deltas(self._names(request)), writer)
+        told = None if estimate is None else partial(estimate, request)
+        return TranslatedStream(self._upstream.deltas(self._names(request)), writer, told)
 
     def _names(self, request: ClientRequest) -> Names:
         if not request.has_tools():
@@ -127,9 +150,10 @@ class TranslatedStream:
 
     error_shown = False  # an error is told in the client's dialect, by us
 
-    def __init__(self, deltas: Deltas, writer: Writer) -> None:
+    def __init__(self, deltas: Deltas, writer: Writer, estimate: Callable[[int], Usage] | None) -> None:
         self._deltas = deltas
         self._writer = writer
+        self._estimate = estimate
         self._state = deltas.state
 
     def read(self, frame: Frame) -> bytes | None:
@@ -142,7 +166,9 @@ class TranslatedStream:
         """Have every frame looked at."""
 
     def end(self) -> bytes:
-        """Return what ends the client's stream."""
+        """Return what ends the client's stream, with an estimate of the usage where the upstream reports none."""
+        if self._state.usage is None and self._estimate is not None:
+            self._writer.write(neutral.Used(self._estimate(self._state.output_frames)))
         return self._writer.end()
 
     @property

@@ -27,6 +27,8 @@ ClientRequest = ChatRequest | MessagesRequest
 """A client's request in its own dialect; what routing and accounting ask of one, each of them answers."""
 Edit = Callable[[Fields], None]
 """Changes the fields of an upstream's body in place, under the names of Chat Completions."""
+Estimate = Callable[[ClientRequest, int], Usage]
+"""What a request and its answer of that size used, for a client that must be told and an upstream that did not say."""
 
 
 class Stream(Protocol):
@@ -112,16 +114,27 @@ class Wire(Protocol):
         """Write the body of one attempt, from the client's own request and nothing an earlier attempt changed."""
         ...
 
-    def answer(self, request: ClientRequest, body: bytes, /, *, repair: bool, created: int) -> tuple[bytes, Answer]:
+    def lost(self, request: ClientRequest, model: msgspec.Raw, edit: Edit | None, /) -> list[str]:
+        """Name what is set in the request, or by the edit, and is not in the body."""
+        ...
+
+    def answer(
+        self, request: ClientRequest, body: bytes, /, *, repair: bool, created: int, estimate: Estimate | None = None
+    ) -> tuple[bytes, Answer]:
         """Return an upstream's whole answer to the request as the client's, and the verdict on it.
 
-        Units:  `created` is the time of the answer, in seconds since the epoch.
+        Units:  `created` is the time of the answer, in seconds since the epoch; an estimate's size is in bytes.
         Raises: Failure MALFORMED.
         """
         ...
 
-    def stream(self, request: ClientRequest, /, *, repair: bool, created: int) -> Stream:
-        """Begin a stream that answers the request."""
+    def stream(
+        self, request: ClientRequest, /, *, repair: bool, created: int, estimate: Estimate | None = None
+    ) -> Stream:
+        """Begin a stream that answers the request.
+
+        Units:  as above, but an estimate's size is in frames with output.
+        """
         ...
 
 
@@ -141,6 +154,9 @@ class ChatThrough:
         assert isinstance(request, ChatRequest)
         return chat.upstream_body(request, model, rules, edit)
 
+    def lost(self, *_: object) -> list[str]:
+        return []
+
     def answer(self, _: ClientRequest, body: bytes, *, repair: bool, **__: object) -> tuple[bytes, Answer]:
         if repair:
             body = repair_answer(body)
@@ -156,6 +172,10 @@ class MessagesThrough:
     def body(self, request: ClientRequest, model: msgspec.Raw, _: ChatRules, edit: Edit | None) -> bytes:
         assert isinstance(request, MessagesRequest)
         return messages.upstream_body(request, model, edit)
+
+    def lost(self, request: ClientRequest, _: msgspec.Raw, edit: Edit | None) -> list[str]:
+        assert isinstance(request, MessagesRequest)
+        return [] if edit is None else messages.uneditable(request, edit)
 
     def answer(self, _: ClientRequest, body: bytes, **__: object) -> tuple[bytes, Answer]:
         return body, messages_answer.read_answer(body)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from lumen_gateway.accounting.tokens import estimate_stream
 from lumen_gateway.dialects.sse import EventTooLarge, Frame, Splitter
 from lumen_gateway.dialects.wire import Dialect, Stream
 from lumen_gateway.errors import Failure, Kind
@@ -109,7 +110,8 @@ class StreamedChat(ChatCall):
         """Open the stream and return it at its commit point."""
         until = earliest(self.clock.monotonic(), leaf.timeouts.first_token_s, self.total_at_s)
         answer = await self.open(leaf, credential, attempt, record, until)
-        reader = self.wire(leaf).stream(self.request, repair=leaf.repair, created=int(self.clock.wall()))
+        created = int(self.clock.wall())
+        reader = self.wire(leaf).stream(self.request, repair=leaf.repair, created=created, estimate=estimate_stream)
         stream = OpenStream(answer, leaf, record, Splitter(self.max_event_bytes), reader, self.dialect)
         try:
             await self._hold(stream, until)
@@ -124,9 +126,11 @@ class StreamedChat(ChatCall):
 
     def settle(self, stream: OpenStream) -> None:
         """Book what the stream used as far as it came. Once for each stream."""
-        self.identify(stream.record, stream.reader.opening, stream.reader.finish_reasons)
-        stream.record.dropped_frames += stream.reader.dropped
-        self.book(stream.record, stream.leaf, stream.reader.usage, stream.reader.output_frames)
+        reader = stream.reader
+        self.identify(stream.record, reader.opening, reader.finish_reasons)
+        stream.record.dropped_frames += reader.dropped
+        usage = reader.usage or estimate_stream(self.request, reader.output_frames)
+        self.book(stream.record, stream.leaf, usage)
 
     async def _hold(self, stream: OpenStream, until: float) -> None:
         """Read until the stream commits or ends well; anything else raises the Failure it is."""
@@ -173,7 +177,7 @@ class StreamedChat(ChatCall):
             return Failure(Kind.ENDED_EARLY, "the stream ended before its answer did")
         _, seen = self.wire(stream.leaf).answer(self.request, body, repair=False, created=0)
         if seen.usage is not None:
-            self.book(stream.record, stream.leaf, seen.usage, 0)
+            self.book(stream.record, stream.leaf, seen.usage)
         if seen.error is not None:
             return failed_inside(seen.error, stream.answer.status, self.clock.wall())
         return Failure(Kind.MALFORMED, "it answered with a JSON document where a stream was asked for")

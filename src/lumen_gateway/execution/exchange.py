@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from lumen_gateway.accounting.prices import cost
-from lumen_gateway.accounting.tokens import estimate, estimate_output
+from lumen_gateway.accounting.tokens import estimate_answer
 from lumen_gateway.clock import Clock
 from lumen_gateway.dialects import trace_context
 from lumen_gateway.dialects.chat_answer import Identity, read_identity
@@ -93,6 +93,7 @@ class ChatCall(msgspec.Struct):
     warn: Callable[[str, int, str | None], None]  # an upstream refused: provider, status, its cleaned message
     trace: Trace | None = None
     dialect: Dialect = CHAT
+    note_lost: Callable[[str, Sequence[str]], None] | None = None  # fields that a provider is not told, if anyone asks
 
     def wire(self, leaf: Leaf) -> Wire:
         """Return what joins the client to this leaf."""
@@ -100,26 +101,37 @@ class ChatCall(msgspec.Struct):
 
     def payload(self, leaf: Leaf, credential: Credential, attempt: Attempt, record: AttemptRecord) -> bytes:
         """Build the whole request for this leaf afresh from the client's own body."""
-        api, edits = leaf.api(self.dialect.name), attempt.edits
-        edit = None if edits is overrides.NO_EDITS else lambda fields: overrides.apply(edits, fields)
-        body = self.wire(leaf).body(self.request, leaf.model, leaf.rules, edit)
+        body = self.body(leaf, attempt, record)
         return b"".join(
             (
-                leaf.heads[api],
+                self.head(leaf),
                 credential.headers.reveal(),
-                *self._forwarded(leaf, api, record),
+                *self._forwarded(leaf, record),
                 b"content-length: %d\r\n\r\n" % len(body),
                 body,
             )
         )
 
-    def _forwarded(self, leaf: Leaf, api: str, record: AttemptRecord) -> list[bytes]:
+    def head(self, leaf: Leaf) -> bytes:
+        """Return what the request begins with."""
+        return leaf.heads[leaf.api(self.dialect.name)]
+
+    def body(self, leaf: Leaf, attempt: Attempt, record: AttemptRecord) -> bytes:
+        """Write the body; what of the request and its overrides is not in it is noted, once for each attempt."""
+        edits, wire = attempt.edits, self.wire(leaf)
+        edit = None if edits is overrides.NO_EDITS else lambda fields: overrides.apply(edits, fields)
+        body = wire.body(self.request, leaf.model, leaf.rules, edit)
+        if self.note_lost is not None and record.tries == 1 and (lost := wire.lost(self.request, leaf.model, edit)):
+            self.note_lost(leaf.provider, lost)
+        return body
+
+    def _forwarded(self, leaf: Leaf, record: AttemptRecord) -> list[bytes]:
         """Return the header lines that depend on the request.
 
         The client's that this upstream may see, its trace context as ours where we trace, and what the api needs.
         """
         fields = [field for field in self.headers if field[0] in leaf.forward_headers]
-        for needed in leaf.fields.get(api, ()):
+        for needed in leaf.fields.get(leaf.api(self.dialect.name), ()):
             if all(field[0] != needed[0] for field in fields):
                 fields.append(needed)
         if self.trace is not None:
@@ -144,6 +156,19 @@ class ChatCall(msgspec.Struct):
             raise await self._refused(leaf, answer)
         finally:
             answer.leave(self.clock.monotonic() + LEAVE_S)
+
+    async def fetch(
+        self, leaf: Leaf, credential: Credential, attempt: Attempt, record: AttemptRecord
+    ) -> tuple[int, bytes]:
+        """Send the call and return a successful answer, whole: its status and its body."""
+        until = earliest(self.clock.monotonic(), leaf.timeouts.response_s, self.total_at_s)
+        try:
+            answer = await self.open(leaf, credential, attempt, record, until)
+            return answer.status, await _body(answer, until)
+        except Failure as failure:
+            if failure.kind is Kind.FIRST_TOKEN_TIMEOUT:  # nothing came at all: here that is the whole answer's clock
+                failure.kind, failure.message = Kind.READ_TIMEOUT, "the answer did not arrive in time"
+            raise
 
     async def _refused(self, leaf: Leaf, answer: UpstreamAnswer) -> Failure:
         status = answer.status
@@ -179,9 +204,8 @@ class ChatCall(msgspec.Struct):
         if self.trace is not None:
             self.trace.answered(record, read_identity(answer), finish_reasons)
 
-    def book(self, record: AttemptRecord, leaf: Leaf, reported: Usage | None, output_tokens: int) -> None:
-        """Add what one try used: the upstream's numbers, else an estimate marked as one."""
-        usage = reported or Usage(estimate(self.request), output_tokens, origin="estimated")
+    def book(self, record: AttemptRecord, leaf: Leaf, usage: Usage) -> None:
+        """Add what one try used."""
         record.usage = added(record.usage, usage)
         if leaf.prices is not None:
             record.cost_pico = (record.cost_pico or 0) + cost(usage, leaf.prices)
@@ -192,28 +216,25 @@ class BufferedChat(ChatCall):
 
     async def perform(self, leaf: Leaf, credential: Credential, attempt: Attempt, record: AttemptRecord) -> bytes:
         """Return the answer's body, judged and booked."""
-        until = earliest(self.clock.monotonic(), leaf.timeouts.response_s, self.total_at_s)
-        try:
-            answer = await self.open(leaf, credential, attempt, record, until)
-            body = await self._body(answer, until)
-        except Failure as failure:
-            if failure.kind is Kind.FIRST_TOKEN_TIMEOUT:  # nothing came at all: here that is the whole answer's clock
-                failure.kind, failure.message = Kind.READ_TIMEOUT, "the answer did not arrive in time"
-            raise
-        forward, seen = self.wire(leaf).answer(self.request, body, repair=leaf.repair, created=int(self.clock.wall()))
+        status, body = await self.fetch(leaf, credential, attempt, record)
+        created = int(self.clock.wall())
+        forward, seen = self.wire(leaf).answer(
+            self.request, body, repair=leaf.repair, created=created, estimate=estimate_answer
+        )
         self.identify(record, body, seen.finish_reasons)
         if seen.error is None or seen.usage is not None:
-            self.book(record, leaf, seen.usage, estimate_output(seen.output_bytes))
+            self.book(record, leaf, seen.usage or estimate_answer(self.request, seen.output_bytes))
         if seen.error is not None:
-            raise failed_inside(seen.error, answer.status, self.clock.wall())
+            raise failed_inside(seen.error, status, self.clock.wall())
         self.judge(record, filtered=seen.filtered, empty=seen.empty)
         return forward
 
-    async def _body(self, answer: UpstreamAnswer, until: float) -> bytes:
-        try:
-            return await answer.read_all(MAX_ANSWER_BYTES, until)
-        finally:
-            answer.close()
+
+async def _body(answer: UpstreamAnswer, until: float) -> bytes:
+    try:
+        return await answer.read_all(MAX_ANSWER_BYTES, until)
+    finally:
+        answer.close()
 
 
 def failed_inside(payload: bytes, status: int, wall_s: float) -> Failure:

@@ -56,6 +56,8 @@ class Leaf(msgspec.Struct, frozen=True):
     images: bool
     forward_headers: frozenset[bytes]  # client headers this provider may see
     fields: Mapping[str, tuple[tuple[bytes, bytes], ...]] = {}  # per api: sent unless the client sends its own
+    count_head: bytes | None = None  # as `heads`, of a call that counts tokens; None: it has no such call
+    stream_heads: Mapping[str, bytes] = {}  # those that differ for streams
     kind: str = "openai"  # of its provider; nothing here depends on it, traces name it
 
     def api(self, dialect: str) -> str:
@@ -64,3 +66,8 @@ class Leaf(msgspec.Struct, frozen=True):
         The client's own, if it can, so that bytes pass through.
         """
         return dialect if dialect in self.heads else next(iter(self.heads))
+
+    def head(self, api: str, *, stream: bool) -> bytes:
+        """Return request line and headers of a call, up to the credential's."""
+        head = self.stream_heads.get(api) if stream else None
+        return head or self.heads[api]

@@ -20,6 +20,8 @@ _PORTS = {"http": 80, "https": 443}
 _OPENAI_HOST = "api.openai.com"
 PATHS = {"chat": "/chat/completions", "messages": "/messages"}
 """What is spoken -> path of it, below the base URL and the kind's root."""
+COUNT_PATH = "/count_tokens"
+"""Where whoever speaks Messages counts the tokens of a request, below the path of that."""
 DEFAULT_FIELDS = {"messages": ((b"anthropic-version", b"2023-06-01"),)}
 """What is spoken -> header fields it needs, sent unless the client's own take their place."""
 

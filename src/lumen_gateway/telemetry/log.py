@@ -11,6 +11,7 @@ import logging
 import select
 import sys
 import time
+from collections.abc import Sequence
 from typing import Literal, TextIO
 
 import msgspec
@@ -36,6 +37,11 @@ def event(level: int, action: str, message: str, **fields: str | float | None) -
     """Log one record. `action` names the kind of event and never changes; `fields` are for machines."""
     if logger.isEnabledFor(level):
         logger.log(level, message, extra={"action": action, "fields": fields})
+
+
+def is_on(level: int) -> bool:
+    """Say whether anything of this level is logged at all."""
+    return logger.isEnabledFor(level)
 
 
 def refused(request_id: str, failure: Failure) -> None:
@@ -84,6 +90,17 @@ def upstream_refused(request_id: str, provider: str, status: int, text: str | No
         provider=provider,
         upstream_status=status,
         upstream_error=text,
+    )
+
+
+def fields_lost(request_id: str, provider: str, names: Sequence[str]) -> None:
+    """Something of a request could not be told to an upstream. Names of fields, never what they hold."""
+    event(
+        DEBUG,
+        "request.fields_lost",
+        f'provider "{provider}" is not told: {", ".join(names)}',
+        request_id=request_id,
+        provider=provider,
     )
 
 
