@@ -48,7 +48,7 @@ def write_request(request: neutral.Request, model: Raw, rules: ChatRules) -> byt
     _write_tools(fields, request)
     if request.format is not None:
         fields["response_format"] = _write_format(request.format)
-    if request.reasoning is not None and (effort := _effort(request.reasoning)):
+    if request.reasoning is not None and (effort := effort_of(request.reasoning)):
         fields["reasoning_effort"] = effort
     if request.stream:
         fields["stream"] = True
@@ -111,7 +111,7 @@ def _write_format(wanted: neutral.Format) -> dict[str, object]:
     return {"type": "json_schema", "json_schema": schema}
 
 
-def _effort(reasoning: neutral.Reasoning) -> str:
+def effort_of(reasoning: neutral.Reasoning) -> str:
     """Return the word for it, "" for none: to be silent about reasoning is how most upstreams are told not to."""
     if reasoning.effort:
         return "high" if reasoning.effort == "max" else reasoning.effort
