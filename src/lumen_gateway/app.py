@@ -132,7 +132,7 @@ def _leaf(config: Config, provider: Provider, model: Model, secrets: Mapping[str
     upstream_id = model.upstream_id or model.id
     endpoints = {
         api: table.endpoint(kind, provider.base_url, upstream_id, provider.api_version, api=api)
-        for api in model.apis or kind.apis
+        for api in model.apis or table.apis(kind, provider.base_url)
     }
     endpoint, speaks_messages = next(iter(endpoints.values())), endpoints.get("messages")
     connect_ms = provider.connect_timeout_ms or config.resilience.connect_timeout_ms
@@ -143,6 +143,11 @@ def _leaf(config: Config, provider: Provider, model: Model, secrets: Mapping[str
         origin=Origin(endpoint.scheme, endpoint.host, endpoint.port, connect_ms / 1000),
         heads={api: _head(endpoint) for api, endpoint in endpoints.items()},
         count_head=None if speaks_messages is None else _head(speaks_messages, table.COUNT_PATH),
+        stream_heads={
+            api: _head(table.endpoint(kind, provider.base_url, upstream_id, api=api, stream=True))
+            for api in endpoints
+            if api in table.STREAM_PATHS
+        },
         fields=table.DEFAULT_FIELDS,
         model=msgspec.Raw(msgspec.json.encode(upstream_id)),
         credentials=_credentials(kind, provider, model, secrets),

@@ -23,9 +23,10 @@ Path = tuple[str | int, ...]
 MASTER_KEY = "LUMEN_MASTER_KEY"
 NEEDS_BASE_URL = frozenset({"azure", "cloudflare", "ollama", "vllm"})  # no address that all customers share
 
-SPEAK_ONE = {"anthropic": "messages", "azure": "chat"}  # kinds whose addresses know one dialect
+SPOKEN = {"anthropic": ("messages",), "azure": ("chat", "responses"), "google": ("gemini",)}
+"""Kinds whose addresses know no other dialects."""
 
-SECRET_HEADERS = frozenset({"api-key", "authorization", "cookie", "proxy-authorization", "x-api-key"})
+SECRET_HEADERS = frozenset({"api-key", "authorization", "cookie", "proxy-authorization", "x-api-key", "x-goog-api-key"})
 OWN_HEADERS = frozenset(
     {"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host"}
     | {"keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"}
@@ -177,11 +178,11 @@ def _each_provider(config: Config) -> Iterator[Fault]:
 
 
 def _spoken(provider: Provider, path: Path) -> Iterator[Fault]:
-    only = SPEAK_ONE.get(provider.kind)
+    known = SPOKEN.get(provider.kind)
     for index, model in enumerate(provider.models):
-        if only is not None and model.apis is not None and list(model.apis) != [only]:
+        if known is not None and not set(model.apis or ()) <= set(known):
             wrong = f"names what kind {quoted(provider.kind)} does not speak"
-            yield Fault((*path, "models", index, "apis"), wrong, f'write ["{only}"], or leave it out')
+            yield Fault((*path, "models", index, "apis"), wrong, f"write only {one_of(known)}, or leave it out")
 
 
 def _address(provider: Provider, path: Path) -> Iterator[Fault]:

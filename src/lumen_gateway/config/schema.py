@@ -46,7 +46,7 @@ Capability = Annotated[
 ]
 Api = Annotated[
     Literal["chat", "responses", "messages", "gemini", "converse", "cohere"],
-    unbuilt_values("responses", "gemini", "converse", "cohere"),
+    unbuilt_values("converse", "cohere"),
 ]
 Strategy = Literal["single", "fallback", "split", "switch"]
 TriggerName = Literal[
@@ -95,7 +95,6 @@ ProviderKind = Literal[
 UNBUILT_KINDS = unbuilt_values(
     "bedrock",
     "cohere",
-    "google",
     "jina",
     "mixedbread",
     "nvidia",

@@ -25,8 +25,11 @@ NO_NAMES: Names = MappingProxyType({})
 
 def sent_name(name: str) -> str:
     """Return the name as it is sent: itself, or where that does not fit its beginning and a digest of the whole."""
-    if _FITS.fullmatch(name):
-        return name
+    return name if _FITS.fullmatch(name) else shortened(name)
+
+
+def shortened(name: str) -> str:
+    """Return the beginning of a name, in letters that fit, and a digest of the whole."""
     digest = hashlib.blake2s(name.encode()).hexdigest()[:_DIGEST_CHARS]
     return f"{_MISFITS.sub('_', name)[: MAX_CHARS - _DIGEST_CHARS - 1]}_{digest}"
 

@@ -13,6 +13,9 @@ from lumen_gateway.dialects import (
     chat_completion,
     chat_from_neutral,
     chat_to_neutral,
+    gemini_answer,
+    gemini_from_neutral,
+    gemini_names,
     messages_answer,
     messages_from_neutral,
     messages_to_neutral,
@@ -24,10 +27,11 @@ from lumen_gateway.dialects.chat_answer import Answer
 from lumen_gateway.dialects.chat_deltas import ChatDeltas
 from lumen_gateway.dialects.chat_names import NO_NAMES, Names, own_names
 from lumen_gateway.dialects.chat_writer import ChatWriter
+from lumen_gateway.dialects.gemini_stream import GeminiDeltas
 from lumen_gateway.dialects.messages import MessagesRequest
 from lumen_gateway.dialects.messages_deltas import MessagesDeltas
 from lumen_gateway.dialects.messages_writer import MessagesWriter
-from lumen_gateway.dialects.translation import Deltas, Translation, Writer
+from lumen_gateway.dialects.translation import ClientCodec, Deltas, Translation, UpstreamCodec, Writer
 from lumen_gateway.dialects.wire import ChatThrough, ClientRequest, Edit, MessagesThrough, Wire
 
 
@@ -104,10 +108,34 @@ class _Messages:
         return MessagesWriter()
 
 
+class _Gemini:
+    """Google Gemini, which no client speaks."""
+
+    def write_request(self, request: neutral.Request, model: msgspec.Raw, _: ChatRules, __: Edit | None) -> bytes:
+        return gemini_from_neutral.write_request(request, model)
+
+    def uncarried(self, request: neutral.Request, model: msgspec.Raw) -> list[str]:
+        return gemini_from_neutral.uncarried(request, model)
+
+    def names(self, request: neutral.Request) -> Names:
+        return gemini_names.own_names(request.tools)
+
+    def judge(self, body: bytes) -> Answer:
+        return gemini_answer.judge(body)
+
+    def read_answer(self, body: bytes, names: Names) -> neutral.Answer:
+        return gemini_answer.read_answer(body, names)
+
+    def deltas(self, names: Names) -> Deltas:
+        return GeminiDeltas(names)
+
+
+_CLIENTS: dict[str, ClientCodec] = {"chat": _Chat(), "messages": _Messages()}
+_UPSTREAMS: dict[str, UpstreamCodec] = {"chat": _Chat(), "messages": _Messages(), "gemini": _Gemini()}
+
 WIRES: dict[tuple[str, str], Wire] = {
-    ("chat", "chat"): ChatThrough(),
-    ("chat", "messages"): Translation(_Chat(), _Messages()),
-    ("messages", "messages"): MessagesThrough(),
-    ("messages", "chat"): Translation(_Messages(), _Chat()),
-}
+    (client, upstream): Translation(reader, writer)
+    for client, reader in _CLIENTS.items()
+    for upstream, writer in _UPSTREAMS.items()
+} | {("chat", "chat"): ChatThrough(), ("messages", "messages"): MessagesThrough()}
 """(client's dialect, upstream's) -> what joins them."""

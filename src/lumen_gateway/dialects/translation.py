@@ -1,7 +1,8 @@
 """From one dialect to another through the neutral form: request, answer and stream.
 
-A codec is a dialect seen from the neutral form; any client's and any upstream's make a translation. Nothing is decided here: what a stream
-means to the executor is what the upstream's own reader says of it, and only the bytes are the client's.
+A codec is a dialect seen from the neutral form; any client's and any upstream's make a translation.
+Nothing is decided here: what a stream means to the executor is what the upstream's own reader says of it, and only the
+bytes are the client's.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lumen_gateway.dialects.chat import ChatRules
 from lumen_gateway.dialects.chat_answer import Answer
 from lumen_gateway.dialects.chat_names import NO_NAMES, Names
 from lumen_gateway.dialects.sse import Frame
-from lumen_gateway.dialects.wire import ClientRequest, Edit, Estimate, Stream
+from lumen_gateway.dialects.wire import ClientRequest, Edit, Estimate, Stream, StreamState
 from lumen_gateway.errors import invalid
 from lumen_gateway.records import Usage
 
@@ -26,7 +27,7 @@ class Deltas(Protocol):
     """An upstream's stream, frame by frame, as steps of the neutral form."""
 
     @property
-    def state(self) -> Stream:
+    def state(self) -> StreamState:
         """The stream as the executor looks at it."""
         ...
 

@@ -31,8 +31,8 @@ Estimate = Callable[[ClientRequest, int], Usage]
 """What a request and its answer of that size used, for a client that must be told and an upstream that did not say."""
 
 
-class Stream(Protocol):
-    """One upstream stream, read along frame by frame. `ChatStream` says what its state means."""
+class StreamState(Protocol):
+    """What has become of one upstream stream so far. `ChatStream` says what each of it means."""
 
     @property
     def output(self) -> bool:
@@ -47,11 +47,6 @@ class Stream(Protocol):
     @property
     def error(self) -> bytes | None:
         """The payload of the first error frame."""
-        ...
-
-    @property
-    def error_shown(self) -> bool:
-        """Whether clients take that frame, as forwarded, for an error."""
         ...
 
     @property
@@ -92,6 +87,15 @@ class Stream(Protocol):
     @property
     def empty(self) -> bool:
         """Whether it ended well with nothing in it."""
+        ...
+
+
+class Stream(StreamState, Protocol):
+    """One upstream stream, read along frame by frame, and what of it is for the client."""
+
+    @property
+    def error_shown(self) -> bool:
+        """Whether clients take that frame, as forwarded, for an error."""
         ...
 
     def read(self, frame: Frame) -> bytes | None:

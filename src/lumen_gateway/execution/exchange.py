@@ -114,7 +114,7 @@ class ChatCall(msgspec.Struct):
 
     def head(self, leaf: Leaf) -> bytes:
         """Return what the request begins with."""
-        return leaf.heads[leaf.api(self.dialect.name)]
+        return leaf.head(leaf.api(self.dialect.name), stream=self.request.stream)
 
     def body(self, leaf: Leaf, attempt: Attempt, record: AttemptRecord) -> bytes:
         """Write the body; what of the request and its overrides is not in it is noted, once for each attempt."""

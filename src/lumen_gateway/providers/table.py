@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -18,8 +18,10 @@ from lumen_gateway.redact import Secret
 
 _PORTS = {"http": 80, "https": 443}
 _OPENAI_HOST = "api.openai.com"
-PATHS = {"chat": "/chat/completions", "messages": "/messages"}
+PATHS = {"chat": "/chat/completions", "responses": "/responses", "messages": "/messages", "gemini": "/models/{model}:generateContent"}
 """What is spoken -> path of it, below the base URL and the kind's root."""
+STREAM_PATHS = {"gemini": "/models/{model}:streamGenerateContent?alt=sse"}
+"""The same for streams, where that is another path."""
 COUNT_PATH = "/count_tokens"
 """Where whoever speaks Messages counts the tokens of a request, below the path of that."""
 DEFAULT_FIELDS = {"messages": ((b"anthropic-version", b"2023-06-01"),)}
@@ -32,7 +34,7 @@ class Kind(msgspec.Struct, frozen=True):
     name: str
     base_url: str | None = None  # None: the document must name one
     keyless: bool = False  # works without a key
-    key_header: Literal["authorization", "api-key", "x-api-key"] = "authorization"
+    key_header: Literal["authorization", "api-key", "x-api-key", "x-goog-api-key"] = "authorization"
     apis: tuple[str, ...] = ("chat",)  # what it speaks, where a model does not say
     root: str = ""  # of every path, below the base URL
     include_usage: bool = True  # takes stream_options.include_usage
@@ -45,7 +47,7 @@ KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind("openai", "https://api.openai.com/v1", reasoning_models=True),
-        Kind("azure", key_header="api-key", reasoning_models=True),
+        Kind("azure", key_header="api-key", apis=("chat", "responses"), reasoning_models=True),
         # Answers 422 "extra_forbidden" to stream_options.include_usage (openai-agents-python 442) and to
         # max_completion_tokens (OpenOats 319); reports usage unasked. A recorded stream has a tool call without index.
         Kind("mistral", "https://api.mistral.ai/v1", include_usage=False, repair=True, max_tokens_field="max_tokens"),
@@ -64,6 +66,13 @@ KINDS: dict[str, Kind] = {
         Kind("huggingface", "https://router.huggingface.co/v1"),
         Kind("cloudflare"),
         Kind("anthropic", "https://api.anthropic.com", key_header="x-api-key", apis=("messages",), root="/v1"),
+        Kind(
+            "google",
+            "https://generativelanguage.googleapis.com",
+            key_header="x-goog-api-key",
+            apis=("gemini",),
+            root="/v1beta",
+        ),
     )
 }
 
@@ -83,6 +92,11 @@ def chat_rules(kind: Kind, base_url: str | None, upstream_id: str, *, strict: bo
         max_tokens_field=field,
         strict=strict,
     )
+
+
+def apis(kind: Kind, base_url: str | None) -> tuple[str, ...]:
+    """Return what is spoken there where a model does not say. Of its imitators few know more than OpenAI's chat."""
+    return ("chat", "responses") if _is_openai(kind, base_url) else kind.apis
 
 
 def _is_openai(kind: Kind, base_url: str | None) -> bool:
@@ -105,9 +119,15 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def endpoint(
-    kind: Kind, base_url: str | None, upstream_id: str, api_version: str | None = None, *, api: str = "chat"
+    kind: Kind,
+    base_url: str | None,
+    upstream_id: str,
+    api_version: str | None = None,
+    *,
+    api: str = "chat",
+    stream: bool = False,
 ) -> Endpoint:
-    """Return where calls for a model go that speak `api`.
+    """Return where calls for a model go that speak `api`; `stream`: those that ask for a stream.
 
     Raises: ValueError that says what is wrong with the base URL.
     """
@@ -121,13 +141,18 @@ def endpoint(
         raise ValueError("base_url must hold no user name and no fragment; keys belong into api_key_env")
     root = parts.path.rstrip("/")
     if kind.name == "azure":
-        path = azure.target(root, parts.query, upstream_id, api_version)
+        path = azure.target(root, parts.query, upstream_id, api_version, api=api)
     elif parts.query:
         raise ValueError("base_url must hold no query")
     else:
-        path = root + kind.root + PATHS[api]
+        path = root + kind.root + _path(api, upstream_id, stream=stream)
     port = _PORTS[parts.scheme] if parts.port is None else parts.port
     return Endpoint(parts.scheme, parts.hostname, port, path)
+
+
+def _path(api: str, upstream_id: str, *, stream: bool) -> str:
+    path = STREAM_PATHS.get(api, PATHS[api]) if stream else PATHS[api]
+    return path.replace("{model}", quote(upstream_id, safe=""))
 
 
 def key_line(kind: Kind, key: Secret) -> Secret:
