@@ -82,7 +82,14 @@ def event(kind: str, **fields: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), msgspec.json.encode({"type": kind, **fields}))
 
 
-BEGUN = {"id": "msg_1", "role": "assistant", "model": "claude-x", "content": [], "stop_reason": None, "usage": USAGE}
+BEGUN: dict[str, Any] = {
+    "id": "msg_1",
+    "role": "assistant",
+    "model": "claude-x",
+    "content": [],
+    "stop_reason": None,
+    "usage": USAGE,
+}
 OPENED = event("message_start", message=BEGUN)
 SAID = (
     event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
@@ -153,7 +160,7 @@ def words(path: str, streamed: bool, body: bytes) -> str:
 
 async def test_message_passes_through_byte_for_byte() -> None:
     house = Mixed(anthropic=answer(MESSAGE))
-    fields = {"thinking": {"type": "disabled"}, "odd": [1, {"a": None}]}
+    fields: dict[str, Any] = {"thinking": {"type": "disabled"}, "odd": [1, {"a": None}]}
     status, headers, body = only(await house.send(MESSAGES, "claude", JSON + b"x-request-id: mine\r\n", **fields))
     assert (status, body) == (200, MESSAGE)
     assert house.sent() == {"model": "claude-of-anthropic"} | HELLO | fields
@@ -185,7 +192,7 @@ async def test_message_from_a_chat_upstream_is_a_message(streamed: bool) -> None
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_completion_from_an_anthropic_upstream_is_a_completion(streamed: bool) -> None:
     house = Mixed(anthropic=stream(*EVENTS) if streamed else answer(MESSAGE))
-    more = {"stream_options": {"include_usage": True}} if streamed else {}
+    more: dict[str, Any] = {"stream_options": {"include_usage": True}} if streamed else {}
     status, headers, body = only(await house.send(CHAT, "claude", stream=streamed, **more))
     assert (status, words(CHAT, streamed, body)) == (200, "hello")
     assert b'"usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12' in body
@@ -207,9 +214,8 @@ def overloaded(host: str, streamed: bool) -> Any:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "SECRET"}}
     if not streamed:
         return answer(msgspec.json.encode(error), status=529)
-    opening = ROLE if host == "open" else OPENED
-    frame = b"data: %b\n\n" % msgspec.json.encode(error) if host == "open" else event(**{"kind": "error", **error})
-    return stream(opening, frame)
+    opening, name = (ROLE, b"") if host == "open" else (OPENED, b"event: error\n")
+    return stream(opening, b"%bdata: %b\n\n" % (name, msgspec.json.encode(error)))
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -245,11 +251,9 @@ async def until_sent(client: Client, text: bytes) -> None:
 
 @pytest.mark.parametrize("model", ["open-first", "anthropic-first"])
 async def test_slow_stream_is_kept_alive_and_says_who_serves_before_its_first_event(model: str) -> None:
-    silent = stream(Silence(20), reset())
-    fast = {"open-first": {"open": silent, "anthropic": stream(*EVENTS)}}.get(
-        model, {"anthropic": silent, "open": stream()}
-    )
-    house = Mixed("sse_heartbeat_ms = 1", **fast)
+    silent, hosts = stream(Silence(20), reset()), ("open", "anthropic")
+    script: dict[str, Any] = {host: silent if model.startswith(host) else good(host, True) for host in hosts}
+    house = Mixed("sse_heartbeat_ms = 1", **script)
     client = await house.send(MESSAGES, model, stream=True)
     await until_sent(client, b": ping\n\n")
     await house.clock.advance(3600)
@@ -266,7 +270,8 @@ async def test_slow_stream_is_kept_alive_and_says_who_serves_before_its_first_ev
 async def test_stream_that_breaks_after_its_first_output_ends_in_one_error_event(
     model: str, host: str, pieces: tuple[bytes, ...]
 ) -> None:
-    house = Mixed(**{host: stream(*pieces, reset())})
+    script: dict[str, Any] = {host: stream(*pieces, reset())}
+    house = Mixed(**script)
     _, _, body = only(await house.send(MESSAGES, model, stream=True))
     *before, last = events(body)
     assert [each["type"] for each in before] == ["message_start", "content_block_start", "content_block_delta"]
@@ -280,7 +285,8 @@ async def test_stream_that_breaks_after_its_first_output_ends_in_one_error_event
 async def test_error_the_upstream_tells_after_output_is_told_once(path: str, host: str, model: str) -> None:
     opening = (ROLE, WORD) if host == "open" else (OPENED, *SAID)
     error = b'{"type":"error","error":{"type":"overloaded_error","message":"full"}}'
-    house = Mixed(**{host: stream(*opening, b"event: error\ndata: " + error + b"\n\n")})
+    script: dict[str, Any] = {host: stream(*opening, b"event: error\ndata: " + error + b"\n\n")}
+    house = Mixed(**script)
     _, _, body = only(await house.send(path, model, stream=True))
     assert body.count(b'"error":') == 1
     assert DONE not in body
