@@ -123,6 +123,16 @@ def test_an_answer_with_calls_in_it_ends_for_them_and_a_refusal_is_a_stop() -> N
     assert finish_of(Finished("length")) == "length"
 
 
+def test_a_stream_that_nobody_opened_opens_all_the_same() -> None:
+    for deltas in ((TextDelta("hi"), Finished("stop"), Used(USAGE)), (Used(USAGE),)):
+        writer = ChatWriter(1700, include_usage=True)
+        stream = b"".join([*map(writer.write, deltas), writer.end()])
+        assert faults_of_stream(stream) == []
+        first, *_, last, _ = chunks_of(stream)
+        assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+        assert last["usage"]["total_tokens"] == 5
+
+
 def test_an_end_that_was_not_told_is_written_all_the_same() -> None:
     assert finish_of(TextDelta("a")) == "stop"
     assert finish_of(CallDelta(0, "c1", "f", "{}")) == "tool_calls"

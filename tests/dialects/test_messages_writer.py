@@ -214,6 +214,9 @@ def test_stream_starts_once_whatever_comes_first() -> None:
     stream = writer.write(TextDelta("a")) + writer.write(START) + writer.write(START) + writer.end()
     assert message_of(stream)["content"] == [text("a")]
     assert message_of(MessagesWriter().end())["content"] == []
+    unopened = MessagesWriter()
+    assert unopened.write(Used(Usage(5, 1))) == b""
+    assert message_of(unopened.end())["usage"]["input_tokens"] == 5
 
 
 WORDS = st.text(min_size=1, max_size=4)

@@ -91,11 +91,12 @@ class ChatWriter:
             {"id": start.id, "object": "chat.completion.chunk", "created": self._created, "model": start.model}
         )
         self._head = b"data: " + names[:-1] + b',"choices":['
-        self._usage = start.usage
+        self._usage = start.usage or self._usage
         return self._chunk(b'{"role":"assistant","content":""}')
 
     def _chunk(self, delta: bytes, finish: bytes = b"null") -> bytes:
-        return self._head + b'{"index":0,"delta":' + delta + b',"finish_reason":' + finish + self._tail
+        begun = b"" if self._head else self._start(Start("", ""))  # an upstream that did not say so
+        return begun + self._head + b'{"index":0,"delta":' + delta + b',"finish_reason":' + finish + self._tail
 
     def _write_thinking(self, delta: ThinkingDelta) -> dict[str, object]:
         """Return the delta: bare text as it comes, and with its proof the whole block, as it must come back."""

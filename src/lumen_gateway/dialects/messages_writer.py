@@ -116,7 +116,7 @@ class MessagesWriter:
         self._started = True
         head = {"id": id_, "type": "message", "role": "assistant", "model": model, "content": []}
         end = {"stop_reason": None, "stop_sequence": None, "usage": write_usage(usage)}
-        self._usage = usage
+        self._usage = usage or self._usage
         return _event("message_start", message=head | end)
 
     def _think(self, delta: ThinkingDelta) -> bytes:
