@@ -44,7 +44,7 @@ class _Kind(msgspec.Struct, frozen=True):
 
 
 class _Message(msgspec.Struct, frozen=True):
-    role: str
+    role: str = ""
     content: Content = None
 
 
