@@ -88,6 +88,15 @@ def test_document_that_leads_nowhere_is_no_load_and_says_where() -> None:
     assert fault.startswith("lumen.toml:19: virtual_models[0].targets[0].model: ")
 
 
+async def test_leaf_that_streams_at_another_address_knows_both() -> None:
+    text = TEXT.replace('"vllm"', '"google"').replace(":8000/v1", ":8000")
+    leaf = composed(prepared(text)).snapshot.leaves["m"]
+    path = b"POST /v1beta/models/the-model:"
+    assert leaf.head("gemini", stream=False).startswith(path + b"generateContent HTTP/1.1\r\n")
+    assert leaf.head("gemini", stream=True).startswith(path + b"streamGenerateContent?alt=sse HTTP/1.1\r\n")
+    assert [key.headers.reveal() for key in leaf.credentials] == [b"x-goog-api-key: sk-canary\r\n"]
+
+
 async def test_leaf_holds_all_that_is_known_before_a_request_comes() -> None:
     snapshot = composed(prepared()).snapshot
     leaf = snapshot.leaves["m"]

@@ -70,6 +70,23 @@ def test_each_api_has_its_own_path_below_the_root() -> None:
     assert endpoint(KINDS["ollama"], "http://h:1", "m", api="messages").path == "/v1/messages"
 
 
+def test_gemini_has_model_and_manner_in_its_path() -> None:
+    google = KINDS["google"]
+    path = "/v1beta/models/gemini-2.5-pro:"
+    assert endpoint(google, None, "gemini-2.5-pro", api="gemini").path == path + "generateContent"
+    streamed = endpoint(google, "http://h:1/", "gemini-2.5-pro", api="gemini", stream=True)
+    assert streamed.path == path + "streamGenerateContent?alt=sse"
+    assert endpoint(google, None, "a/b?c", api="gemini").path == "/v1beta/models/a%2Fb%3Fc:generateContent"
+
+
+def test_streams_of_others_have_no_path_of_their_own() -> None:
+    assert endpoint(KINDS["openai"], None, "m", stream=True) == endpoint(KINDS["openai"], None, "m")
+
+
+def test_google_takes_its_key_in_a_header_of_its_own() -> None:
+    assert key_line(KINDS["google"], Secret("AIza-1")).reveal() == b"x-goog-api-key: AIza-1\r\n"
+
+
 def test_anthropic_takes_its_key_in_a_header_of_its_own() -> None:
     assert key_line(KINDS["anthropic"], Secret("sk-1")).reveal() == b"x-api-key: sk-1\r\n"
 

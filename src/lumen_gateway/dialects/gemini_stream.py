@@ -95,17 +95,18 @@ class GeminiDeltas:
 
     def _read_pieces(self, response: Response, data: bytes) -> list[Delta]:
         state, reader = self.state, self._reader
-        deltas: list[Delta] = []
-        if not state.opening and (response.candidates or response.reason()):
-            state.opening = data
-            reader.begin(response, data)
-            deltas.append(Start(reader.answer_id, response.model_version or "", read_usage(response.usage_metadata)))
         if state.finished:
-            return deltas
+            return []
+        begins = not state.opening and bool(response.candidates or response.reason())
+        if begins:
+            reader.begin(response, data)
         said = [self._read_part(part) for raw in response.parts() if (part := reader.read(raw)) is not None]
         state.output_frames += bool(said)
         state.output = state.output_frames > 0
-        return deltas + said
+        if not begins:
+            return said
+        state.opening = data
+        return [Start(reader.answer_id, response.model_version or "", read_usage(response.usage_metadata)), *said]
 
     def _read_part(self, part: neutral.Part) -> Delta:
         match part:
