@@ -29,7 +29,7 @@ from lumen_gateway.call import Call
 from lumen_gateway.clock import Clock
 from lumen_gateway.config.schema import Server
 from lumen_gateway.dialects.trace_context import Fields
-from lumen_gateway.dialects.wire import CHAT, MESSAGES, ClientRequest, Dialect
+from lumen_gateway.dialects.wire import CHAT, MESSAGES, RESPONSES, ClientRequest, Dialect
 from lumen_gateway.errors import Failure, Kind, invalid
 from lumen_gateway.execution.breaker import BreakerPolicy
 from lumen_gateway.execution.commit import OpenStream, StreamedChat
@@ -160,6 +160,7 @@ class Gateway:
         self.cutting = False
         self.routes: dict[str, dict[str, Route]] = {
             "/v1/chat/completions": {"POST": partial(self._ask, "chat", CHAT, self._chat)},
+            "/v1/responses": {"POST": partial(self._ask, "chat", RESPONSES, self._chat)},
             "/v1/messages": {"POST": partial(self._ask, "chat", MESSAGES, self._chat)},
             "/v1/messages/count_tokens": {"POST": partial(self._ask, "count_tokens", MESSAGES, self._count)},
             "/v1/models": _read_only(self.list_models),
@@ -180,7 +181,8 @@ class Gateway:
             elif call.path.startswith("/v1/"):
                 call.template = "unmatched"
                 raise Failure(
-                    Kind.NO_SUCH_ROUTE, "there is no such route; chat is at /v1/chat/completions and /v1/messages"
+                    Kind.NO_SUCH_ROUTE,
+                    "there is no such route; chat is at /v1/chat/completions, /v1/responses and /v1/messages",
                 )
             else:
                 call.template = call.path if call.path in KEEPER_PATHS else "unmatched"
@@ -200,7 +202,7 @@ class Gateway:
         headed_s = self.clock.monotonic() if call.headed_s is None else call.headed_s
         self.telemetry.answered(call.method, call.template, call.status, headed_s - call.received_s)
 
-    # POST /v1/chat/completions, POST /v1/messages, and what is below them
+    # POST /v1/chat/completions, POST /v1/responses, POST /v1/messages, and what is below them
 
     async def _ask(self, operation: str, dialect: Dialect, answer: Answering, call: Call) -> None:
         """Serve a request about a chat in its client's dialect; never raises, and leaves one record."""

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from lumen_gateway import __version__
-from lumen_gateway.dialects.wire import CHAT, MESSAGES, Dialect
+from lumen_gateway.dialects.wire import CHAT, MESSAGES, RESPONSES, Dialect
 from lumen_gateway.errors import Failure
 from lumen_gateway.records import RequestRecord
 from lumen_gateway.routing.plan import Attempt
@@ -40,6 +40,7 @@ def _start(status: int, phrase: str) -> bytes:
 _STARTS = {status.value: _start(status, status.phrase) for status in http.HTTPStatus}
 
 _MESSAGES_PATH = "/v1/messages"
+_RESPONSES_PATH = "/v1/responses"
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 
@@ -71,7 +72,9 @@ def _header_value(value: str) -> bytes:
 
 def dialect_of(path: str) -> Dialect:
     """Return the dialect in which a path tells its errors."""
-    return MESSAGES if path.startswith(_MESSAGES_PATH) else CHAT
+    if path.startswith(_MESSAGES_PATH):
+        return MESSAGES
+    return RESPONSES if path.startswith(_RESPONSES_PATH) else CHAT
 
 
 def failure_answer(failure: Failure, dialect: Dialect = CHAT) -> tuple[int, bytes, bytes]:

@@ -36,7 +36,7 @@ def frames(stream: bytes) -> list[Frame]:
 
 def events(stream: bytes) -> list[dict[str, Any]]:
     """Return the payloads of a stream, each of whose frames must be named after its type and numbered by its place."""
-    found = []
+    found: list[dict[str, Any]] = []
     for frame in frames(stream):
         if frame.data is not None:
             payload = json.loads(frame.data)

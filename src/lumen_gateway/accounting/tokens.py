@@ -6,8 +6,9 @@ whoever books it. Reported usage is read by the dialects.
 
 from __future__ import annotations
 
-from lumen_gateway.dialects import messages
+from lumen_gateway.dialects import messages, responses
 from lumen_gateway.dialects.chat import ChatRequest
+from lumen_gateway.dialects.messages import MessagesRequest
 from lumen_gateway.dialects.wire import ClientRequest
 from lumen_gateway.records import Usage
 
@@ -29,7 +30,12 @@ def estimate_output(size_bytes: int) -> int:
 
 def estimate(request: ClientRequest) -> int:
     """Return the input tokens of a client's request, whatever its dialect."""
-    return estimate_chat(request) if isinstance(request, ChatRequest) else messages.estimate(request)
+    match request:
+        case ChatRequest():
+            return estimate_chat(request)
+        case MessagesRequest():
+            return messages.estimate(request)
+    return responses.estimate(request)
 
 
 def estimate_answer(request: ClientRequest, output_bytes: int) -> Usage:

@@ -182,7 +182,8 @@ def _spoken(provider: Provider, path: Path) -> Iterator[Fault]:
     for index, model in enumerate(provider.models):
         if known is not None and not set(model.apis or ()) <= set(known):
             wrong = f"names what kind {quoted(provider.kind)} does not speak"
-            yield Fault((*path, "models", index, "apis"), wrong, f"write only {one_of(known)}, or leave it out")
+            fix = f"write [{', '.join(map(quoted, known))}], or leave it out"
+            yield Fault((*path, "models", index, "apis"), wrong, fix)
 
 
 def _address(provider: Provider, path: Path) -> Iterator[Fault]:

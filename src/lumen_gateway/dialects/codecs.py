@@ -20,20 +20,27 @@ from lumen_gateway.dialects import (
     messages_from_neutral,
     messages_to_neutral,
     neutral,
+    responses,
+    responses_answer,
+    responses_from_neutral,
+    responses_to_neutral,
+    responses_writer,
     spans,
 )
 from lumen_gateway.dialects.chat import ChatRequest, ChatRules, parse_request
 from lumen_gateway.dialects.chat_answer import Answer
 from lumen_gateway.dialects.chat_deltas import ChatDeltas
-from lumen_gateway.dialects.chat_edits import edited
 from lumen_gateway.dialects.chat_names import NO_NAMES, Names, own_names
 from lumen_gateway.dialects.chat_writer import ChatWriter
 from lumen_gateway.dialects.gemini_stream import GeminiDeltas
 from lumen_gateway.dialects.messages import MessagesRequest
 from lumen_gateway.dialects.messages_deltas import MessagesDeltas
 from lumen_gateway.dialects.messages_writer import MessagesWriter
+from lumen_gateway.dialects.responses import ResponsesRequest
+from lumen_gateway.dialects.responses_deltas import ResponsesDeltas
+from lumen_gateway.dialects.responses_writer import ResponsesWriter
 from lumen_gateway.dialects.translation import ClientCodec, Deltas, Translation, UpstreamCodec, Writer
-from lumen_gateway.dialects.wire import ChatThrough, ClientRequest, Edit, MessagesThrough, Wire
+from lumen_gateway.dialects.wire import ChatThrough, ClientRequest, Edit, MessagesThrough, ResponsesThrough, Wire
 
 
 class _Chat:
@@ -112,9 +119,8 @@ class _Messages:
 class _Gemini:
     """Google Gemini, which no client speaks."""
 
-    def write_request(self, request: neutral.Request, model: msgspec.Raw, _: ChatRules, edit: Edit | None) -> bytes:
-        said = request if edit is None else edited(request, edit)  # where the client's side edits, the same once more
-        return gemini_from_neutral.write_request(said, model)
+    def write_request(self, request: neutral.Request, model: msgspec.Raw, _: ChatRules, __: Edit | None) -> bytes:
+        return gemini_from_neutral.write_request(request, model)
 
     def uncarried(self, request: neutral.Request, model: msgspec.Raw) -> list[str]:
         return gemini_from_neutral.uncarried(request, model)
@@ -132,12 +138,60 @@ class _Gemini:
         return GeminiDeltas(names)
 
 
-_CLIENTS: dict[str, ClientCodec] = {"chat": _Chat(), "messages": _Messages()}
-_UPSTREAMS: dict[str, UpstreamCodec] = {"chat": _Chat(), "messages": _Messages(), "gemini": _Gemini()}
+class _Responses:
+    """OpenAI Responses. It edits too, since the other side may not be chat: where it is, the same once more."""
+
+    def read_request(self, request: ClientRequest, edit: Edit | None) -> neutral.Request:
+        assert isinstance(request, ResponsesRequest)
+        if edit is not None:
+            request = responses.edited(request, edit)
+        return responses_to_neutral.read_request(request)
+
+    def write_request(self, request: neutral.Request, model: msgspec.Raw, _: ChatRules, edit: Edit | None) -> bytes:
+        body = responses_from_neutral.write_request(request, model)
+        if edit is None:
+            return body
+        fields = spans.split(body)
+        responses.edit_fields(edit, fields)
+        return spans.join(fields)
+
+    def uncarried(self, request: neutral.Request, _: msgspec.Raw) -> list[str]:
+        return responses_from_neutral.uncarried(request)
+
+    def names(self, request: neutral.Request) -> Names:
+        return own_names(request.tools)
+
+    def judge(self, body: bytes) -> Answer:
+        return responses_answer.read_answer(body)
+
+    def read_answer(self, body: bytes, names: Names) -> neutral.Answer:
+        return responses_to_neutral.read_answer(body, names)
+
+    def write_answer(self, answer: neutral.Answer, created: int) -> bytes:
+        return responses_writer.write_answer(answer, created)
+
+    def deltas(self, names: Names) -> Deltas:
+        return ResponsesDeltas(names)
+
+    def writer(self, created: int, *, include_usage: bool) -> Writer:  # noqa: ARG002 - usage is part of the dialect
+        return ResponsesWriter(created)
+
+
+_CLIENTS: dict[str, ClientCodec] = {"chat": _Chat(), "messages": _Messages(), "responses": _Responses()}
+_UPSTREAMS: dict[str, UpstreamCodec] = {
+    "chat": _Chat(),
+    "messages": _Messages(),
+    "responses": _Responses(),
+    "gemini": _Gemini(),
+}
 
 WIRES: dict[tuple[str, str], Wire] = {
     (client, upstream): Translation(reader, writer)
     for client, reader in _CLIENTS.items()
     for upstream, writer in _UPSTREAMS.items()
-} | {("chat", "chat"): ChatThrough(), ("messages", "messages"): MessagesThrough()}
+} | {
+    ("chat", "chat"): ChatThrough(),
+    ("messages", "messages"): MessagesThrough(),
+    ("responses", "responses"): ResponsesThrough(),
+}
 """(client's dialect, upstream's) -> what joins them."""

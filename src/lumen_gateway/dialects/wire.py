@@ -12,18 +12,20 @@ from typing import Protocol
 
 import msgspec
 
-from lumen_gateway.dialects import chat, chat_answer, messages, messages_answer
+from lumen_gateway.dialects import chat, chat_answer, messages, messages_answer, responses, responses_answer
 from lumen_gateway.dialects.chat import ChatRequest, ChatRules
 from lumen_gateway.dialects.chat_answer import Answer
 from lumen_gateway.dialects.chat_repair import repair_answer
 from lumen_gateway.dialects.chat_stream import ChatStream
 from lumen_gateway.dialects.messages import MessagesRequest
 from lumen_gateway.dialects.messages_stream import MessagesStream
+from lumen_gateway.dialects.responses import ResponsesRequest
+from lumen_gateway.dialects.responses_stream import ResponsesStream
 from lumen_gateway.dialects.spans import Fields
 from lumen_gateway.dialects.sse import Frame
 from lumen_gateway.records import Usage
 
-ClientRequest = ChatRequest | MessagesRequest
+ClientRequest = ChatRequest | MessagesRequest | ResponsesRequest
 """A client's request in its own dialect; what routing and accounting ask of one, each of them answers."""
 Edit = Callable[[Fields], None]
 """Changes the fields of an upstream's body in place, under the names of Chat Completions."""
@@ -188,9 +190,28 @@ class MessagesThrough:
         return MessagesStream()
 
 
+class ResponsesThrough:
+    """OpenAI Responses on both sides. Nobody is known to deviate from it, so there is nothing to repair."""
+
+    def body(self, request: ClientRequest, model: msgspec.Raw, _: ChatRules, edit: Edit | None) -> bytes:
+        assert isinstance(request, ResponsesRequest)
+        return responses.upstream_body(request, model, edit)
+
+    def lost(self, request: ClientRequest, _: msgspec.Raw, edit: Edit | None) -> list[str]:
+        assert isinstance(request, ResponsesRequest)
+        return [] if edit is None else responses.uneditable(request, edit)
+
+    def answer(self, _: ClientRequest, body: bytes, **__: object) -> tuple[bytes, Answer]:
+        return body, responses_answer.read_answer(body)
+
+    def stream(self, _: ClientRequest, **__: object) -> Stream:
+        return ResponsesStream()
+
+
 def _chat_error(code: str, message: str, type: str, status: int) -> bytes:  # noqa: A002, ARG001 - as in `Dialect`
     return chat_answer.error_body(code, message, type)
 
 
 CHAT = Dialect("chat", chat.parse_request, _chat_error, chat_answer.error_frame)
 MESSAGES = Dialect("messages", messages.parse_request, messages_answer.error_body, messages_answer.error_frame)
+RESPONSES = Dialect("responses", responses.parse_request, _chat_error, responses_answer.error_frame)

@@ -18,7 +18,12 @@ from lumen_gateway.redact import Secret
 
 _PORTS = {"http": 80, "https": 443}
 _OPENAI_HOST = "api.openai.com"
-PATHS = {"chat": "/chat/completions", "responses": "/responses", "messages": "/messages", "gemini": "/models/{model}:generateContent"}
+PATHS = {
+    "chat": "/chat/completions",
+    "responses": "/responses",
+    "messages": "/messages",
+    "gemini": "/models/{model}:generateContent",
+}
 """What is spoken -> path of it, below the base URL and the kind's root."""
 STREAM_PATHS = {"gemini": "/models/{model}:streamGenerateContent?alt=sse"}
 """The same for streams, where that is another path."""

@@ -11,6 +11,7 @@ import msgspec
 from lumen_gateway.config.schema import Preset
 from lumen_gateway.dialects.chat import with_messages
 from lumen_gateway.dialects.messages import MessagesRequest, with_system
+from lumen_gateway.dialects.responses import ResponsesRequest, with_instructions
 from lumen_gateway.dialects.wire import ClientRequest
 
 _SYSTEM_ROLES = ("system", "developer")
@@ -32,6 +33,8 @@ def prompted(preset: Preset, request: ClientRequest) -> ClientRequest:
         return request
     if isinstance(request, MessagesRequest):
         return with_system(request, preset.system_prompt, preset.system_prompt_mode)
+    if isinstance(request, ResponsesRequest):
+        return with_instructions(request, preset.system_prompt, preset.system_prompt_mode)
     return with_messages(request, apply_preset(preset, request.fields["messages"]))
 
 
