@@ -30,6 +30,7 @@ from lumen_gateway.dialects import (
 from lumen_gateway.dialects.chat import ChatRequest, ChatRules, parse_request
 from lumen_gateway.dialects.chat_answer import Answer
 from lumen_gateway.dialects.chat_deltas import ChatDeltas
+from lumen_gateway.dialects.chat_edits import edited
 from lumen_gateway.dialects.chat_names import NO_NAMES, Names, own_names
 from lumen_gateway.dialects.chat_writer import ChatWriter
 from lumen_gateway.dialects.gemini_stream import GeminiDeltas
@@ -119,8 +120,9 @@ class _Messages:
 class _Gemini:
     """Google Gemini, which no client speaks."""
 
-    def write_request(self, request: neutral.Request, model: msgspec.Raw, _: ChatRules, __: Edit | None) -> bytes:
-        return gemini_from_neutral.write_request(request, model)
+    def write_request(self, request: neutral.Request, model: msgspec.Raw, _: ChatRules, edit: Edit | None) -> bytes:
+        said = request if edit is None else edited(request, edit)  # where the client's side edits, the same once more
+        return gemini_from_neutral.write_request(said, model)
 
     def uncarried(self, request: neutral.Request, model: msgspec.Raw) -> list[str]:
         return gemini_from_neutral.uncarried(request, model)
