@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from lumen_gateway import respond
+from lumen_gateway.dialects.wire import CHAT, MESSAGES, RESPONSES, Dialect
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.records import AttemptRecord, RequestRecord
 from lumen_gateway.routing.plan import Attempt
@@ -130,3 +131,16 @@ def test_wait_is_whole_seconds_where_waiting_helps(kind: Kind, wait_s: float | N
 def test_status_of_a_refused_prompt_is_the_upstreams_own() -> None:
     assert respond.failure_answer(Failure(Kind.CONTEXT_LENGTH, "long", upstream_status=413))[0] == 413
     assert respond.failure_answer(Failure(Kind.CONTEXT_LENGTH, "long"))[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "dialect"),
+    [
+        ("/v1/messages/count_tokens", MESSAGES),
+        ("/v1/responses", RESPONSES),
+        ("/v1/chat/completions", CHAT),
+        ("/", CHAT),
+    ],
+)
+def test_path_tells_errors_in_its_own_dialect(path: str, dialect: Dialect) -> None:
+    assert respond.dialect_of(path) is dialect

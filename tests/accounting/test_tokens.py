@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from lumen_gateway.accounting import tokens
 from lumen_gateway.accounting.tokens import estimate_chat, estimate_output, estimate_text
+from lumen_gateway.dialects import responses
 from lumen_gateway.dialects.chat import parse_request
 
 
@@ -48,3 +50,7 @@ def test_tools_do_not_count() -> None:
         estimate({"role": "user", "content": "abcd"}, tools=[{"type": "function", "function": {"name": "x" * 400}}])
         == 5
     )
+
+
+def test_responses_requests_are_estimated_by_their_own_dialect() -> None:
+    assert tokens.estimate(responses.parse_request(b'{"model":"m","input":"12345678"}')) == 4 + 2

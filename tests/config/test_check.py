@@ -101,7 +101,7 @@ def test_fault_names_the_key_and_the_fix(text: str, path: str, message: str, fix
         ("prices = 'auto'", "prices"),
         (PROVIDER.replace("openai", "bedrock"), "providers.0.kind"),
         (MODEL.replace('"chat"', '"chat", "embed"'), "providers.0.models.0.capabilities.1"),
-        (MODEL + "apis = ['chat', 'responses']", "providers.0.models.0.apis.1"),
+        (MODEL + "apis = ['chat', 'converse']", "providers.0.models.0.apis.1"),
         (VIRTUAL.replace("chat", "systemone"), "virtual_models.0.capability"),
         (VIRTUAL.replace('"m"', '"m", remap = {}'), "virtual_models.0.targets.0.remap"),
     ],

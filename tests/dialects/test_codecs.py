@@ -12,7 +12,7 @@ from lumen_gateway.dialects.chat import OPEN
 from lumen_gateway.dialects.codecs import WIRES
 from lumen_gateway.dialects.spans import Fields
 from lumen_gateway.dialects.sse import Frame
-from lumen_gateway.dialects.wire import CHAT, MESSAGES, ClientRequest
+from lumen_gateway.dialects.wire import CHAT, MESSAGES, RESPONSES, ClientRequest
 from lumen_gateway.errors import Failure
 from lumen_gateway.records import Usage
 
@@ -31,7 +31,8 @@ def warm(fields: Fields) -> None:
 
 
 def test_every_dialect_is_joined_to_every_other() -> None:
-    assert set(WIRES) >= set(itertools.product(DIALECTS, [*DIALECTS, "gemini"]))
+    clients = [*DIALECTS, "responses"]
+    assert set(WIRES) == set(itertools.product(clients, [*clients, "gemini"]))
 
 
 @pytest.mark.parametrize(("client", "upstream"), list(itertools.product(DIALECTS, DIALECTS)))
@@ -137,3 +138,37 @@ def test_a_long_tool_name_goes_out_short_and_comes_back_long() -> None:
     answer = {"id": "x", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
     forward, _ = wire.answer(request, json.dumps(answer).encode(), repair=False, created=0)
     assert [block["name"] for block in json.loads(forward)["content"]] == [name]
+
+
+RESPONSES_PAIRS = [pair for pair in WIRES if "responses" in pair and "gemini" not in pair]
+ALL = {**DIALECTS, "responses": RESPONSES}
+ASKED = {
+    "responses": b'{"model":"m","max_output_tokens":50,"temperature":1,"input":"hi"}',
+    "chat": BODY,
+    "messages": BODY,
+}
+SAID = SILENT | {"responses": b'{"output":[{"type":"message","content":[{"type":"output_text","text":"hello"}]}]}'}
+
+
+@pytest.mark.parametrize(("client", "upstream"), RESPONSES_PAIRS)
+def test_overrides_reach_the_upstream_from_and_to_responses(client: str, upstream: str) -> None:
+    sent = json.loads(WIRES[client, upstream].body(ALL[client].parse(ASKED[client]), MODEL, OPEN, warm))
+    assert (sent["model"], sent["temperature"]) == ("theirs", 0.5)
+    assert sent["max_output_tokens" if upstream == "responses" else "max_tokens"] == 50
+
+
+@pytest.mark.parametrize(("client", "upstream"), RESPONSES_PAIRS)
+def test_answers_reach_the_client_from_and_to_responses(client: str, upstream: str) -> None:
+    request = ALL[client].parse(ASKED[client])
+    forward, verdict = WIRES[client, upstream].answer(request, SAID[upstream], repair=False, created=0)
+    assert b'"hello"' in forward
+    assert verdict.has_output
+    assert isinstance(WIRES[client, upstream].stream(request, repair=False, created=0).end(), bytes)
+
+
+@pytest.mark.parametrize("upstream", ["chat", "messages", "gemini"])
+def test_state_that_another_upstream_kept_is_refused(upstream: str) -> None:
+    request = RESPONSES.parse(b'{"model":"m","input":"hi","previous_response_id":"resp_1"}')
+    with pytest.raises(Failure, match="`previous_response_id`"):
+        WIRES["responses", upstream].body(request, MODEL, OPEN, None)
+    assert b"resp_1" in WIRES["responses", "responses"].body(request, MODEL, OPEN, None)

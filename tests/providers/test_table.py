@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from lumen_gateway.config.schema import ProviderKind
-from lumen_gateway.providers.table import KINDS, Endpoint, Kind, chat_rules, endpoint, key_line
+from lumen_gateway.providers.table import KINDS, Endpoint, Kind, apis, chat_rules, endpoint, key_line
 from lumen_gateway.redact import Secret
 
 PAGE = Path(__file__).parents[2] / "docs" / "providers.md"
@@ -89,6 +89,29 @@ def test_google_takes_its_key_in_a_header_of_its_own() -> None:
 
 def test_anthropic_takes_its_key_in_a_header_of_its_own() -> None:
     assert key_line(KINDS["anthropic"], Secret("sk-1")).reveal() == b"x-api-key: sk-1\r\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "base_url", "spoken"),
+    [
+        ("openai", None, ("chat", "responses")),
+        ("openai", "https://api.openai.com/v1", ("chat", "responses")),
+        ("openai", "http://imitator/v1", ("chat",)),
+        ("azure", "https://x.openai.azure.com", ("chat", "responses")),
+        ("anthropic", None, ("messages",)),
+        ("vllm", "http://h", ("chat",)),
+    ],
+)
+def test_responses_are_spoken_where_openai_serves_them(
+    kind: str, base_url: str | None, spoken: tuple[str, ...]
+) -> None:
+    assert apis(KINDS[kind], base_url) == spoken
+
+
+def test_responses_have_a_path_of_their_own_which_azure_gives_no_version() -> None:
+    assert endpoint(KINDS["openai"], None, "m", api="responses").path == "/v1/responses"
+    azure = endpoint(KINDS["azure"], "https://res.openai.azure.com/", "deployment", "v9", api="responses")
+    assert azure.path == "/openai/v1/responses"
 
 
 @pytest.mark.parametrize(

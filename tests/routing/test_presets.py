@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumen_gateway.config.schema import Preset
-from lumen_gateway.routing.presets import apply_preset
+from lumen_gateway.dialects import responses
+from lumen_gateway.routing.presets import apply_preset, prompted
 
 PROMPT = '{"role":"system","content":"Be \\"kind\\" é"}'
 USER = '{ "role" : "user", "content":"a, [b]", "x":1.0e3 }'
@@ -60,3 +61,8 @@ def test_messages_come_out_as_the_page_says(sent: list[str], mode: str) -> None:
         "if_absent": messages if own else [prompt, *messages],
     }
     assert msgspec.json.decode(applied(mode, msgspec.json.encode(messages).decode())) == expected[mode]
+
+
+def test_preset_becomes_the_instructions_of_a_responses_request() -> None:
+    request = prompted(Preset(system_prompt="Be brief."), responses.parse_request(b'{"model":"m","input":"hi"}'))
+    assert bytes(request.fields["instructions"]) == b'"Be brief."'
