@@ -92,9 +92,9 @@ def test_errors_look_as_each_dialect_has_them() -> None:
     assert chat == {"error": {"code": "LM-2001", "message": "no such model", "type": "invalid_request"}}
     assert messages["type"] == "error"
     assert messages["error"] == {"type": "not_found_error", "message": "no such model", "code": "LM-2001"}
-    assert CHAT.error_frame("LM-3010", "cut", "upstream_error").startswith(b"data: {")
+    assert CHAT.error_frame("LM-3010", "cut", "upstream_error", 0).startswith(b"data: {")
     assert RESPONSES.error_body("LM-2001", "no such model", "invalid_request", 404) == CHAT.error_body(
         "LM-2001", "no such model", "invalid_request", 404
     )
-    assert RESPONSES.error_frame("LM-3010", "cut", "upstream_error").startswith(b"event: error\ndata: {")
-    assert MESSAGES.error_frame("LM-3010", "cut", "upstream_error").startswith(b"event: error\ndata: {")
+    assert RESPONSES.error_frame("LM-3010", "cut", "upstream_error", 0).startswith(b"event: error\ndata: {")
+    assert MESSAGES.error_frame("LM-3010", "cut", "upstream_error", 0).startswith(b"event: error\ndata: {")

@@ -66,6 +66,8 @@ class ChatStream:
     `opening`: the data of the first frame with choices, for whoever wants to know the answer's own names.
     """
 
+    sequence = 0  # events have no numbers here
+
     __slots__ = (
         "_finishes",
         "_include_usage",

@@ -37,6 +37,8 @@ class ChatWriter:
     Units: `created` in seconds since the epoch.
     """
 
+    sequence = 0  # events have no numbers here
+
     __slots__ = (
         "_calls",
         "_created",

@@ -94,6 +94,8 @@ class MessagesStream:
     to be, for whoever translates it; None if that was nothing to go by.
     """
 
+    sequence = 0  # events have no numbers here
+
     __slots__ = (
         "_counted",
         "_counts",

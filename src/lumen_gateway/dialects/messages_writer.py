@@ -69,6 +69,8 @@ class _Block:
 class MessagesWriter:
     """Writes one stream. What `write` and `end` return, put together, is the stream."""
 
+    sequence = 0  # events have no numbers here
+
     def __init__(self) -> None:
         self._started = False
         self._index = 0  # of the block on the wire, which is the first of the queue

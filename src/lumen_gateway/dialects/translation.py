@@ -39,6 +39,11 @@ class Deltas(Protocol):
 class Writer(Protocol):
     """Steps of the neutral form as a client's stream."""
 
+    @property
+    def sequence(self) -> int:
+        """The number of the next event; 0 in a dialect that numbers none."""
+        ...
+
     def write(self, delta: neutral.Delta) -> bytes:
         """Return what a step adds to the stream."""
         ...
@@ -171,6 +176,11 @@ class TranslatedStream:
         if self._state.usage is None and self._estimate is not None:
             self._writer.write(neutral.Used(self._estimate(self._state.output_frames)))
         return self._writer.end()
+
+    @property
+    def sequence(self) -> int:
+        """The number of the client's next event."""
+        return self._writer.sequence
 
     @property
     def output(self) -> bool:

@@ -100,6 +100,11 @@ class Stream(StreamState, Protocol):
         """Whether clients take that frame, as forwarded, for an error."""
         ...
 
+    @property
+    def sequence(self) -> int:
+        """The number of the client's next event; 0 in a dialect that numbers none."""
+        ...
+
     def read(self, frame: Frame) -> bytes | None:
         """Take one frame; return what of it is for the client, None for a frame that is withheld."""
         ...
@@ -145,12 +150,15 @@ class Wire(Protocol):
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """How a client speaks. Errors take code, message, type and, for a whole answer, the status it goes out with."""
+    """How a client speaks. Errors take code, message, type and, for a whole answer, the status it goes out with.
+
+    One that ends a stream takes the number it has there, for a dialect that numbers its events.
+    """
 
     name: str
     parse: Callable[[bytes], ClientRequest]
     error_body: Callable[[str, str, str, int], bytes]
-    error_frame: Callable[[str, str, str], bytes]
+    error_frame: Callable[[str, str, str, int], bytes]
 
 
 class ChatThrough:
@@ -212,6 +220,14 @@ def _chat_error(code: str, message: str, type: str, status: int) -> bytes:  # no
     return chat_answer.error_body(code, message, type)
 
 
-CHAT = Dialect("chat", chat.parse_request, _chat_error, chat_answer.error_frame)
-MESSAGES = Dialect("messages", messages.parse_request, messages_answer.error_body, messages_answer.error_frame)
+def _chat_frame(code: str, message: str, type: str, _: int) -> bytes:  # noqa: A002 - as above
+    return chat_answer.error_frame(code, message, type)
+
+
+def _messages_frame(code: str, message: str, type: str, _: int) -> bytes:  # noqa: A002 - as above
+    return messages_answer.error_frame(code, message, type)
+
+
+CHAT = Dialect("chat", chat.parse_request, _chat_error, _chat_frame)
+MESSAGES = Dialect("messages", messages.parse_request, messages_answer.error_body, _messages_frame)
 RESPONSES = Dialect("responses", responses.parse_request, _chat_error, responses_answer.error_frame)

@@ -61,16 +61,16 @@ async def relay(stream: OpenStream, outlet: Outlet, clock: Clock) -> Failure | N
     return failure
 
 
-def final_event(failure: Failure, dialect: Dialect) -> bytes:
-    """Return the one error frame that ends a broken stream."""
-    return dialect.error_frame(failure.kind.row.code, failure.message, failure.kind.row.type)
+def final_event(failure: Failure, dialect: Dialect, sequence: int = 0) -> bytes:
+    """Return the one error frame that ends a broken stream, numbered where events have numbers."""
+    return dialect.error_frame(failure.kind.row.code, failure.message, failure.kind.row.type, sequence)
 
 
 def _last_event(stream: OpenStream, failure: Failure | None) -> bytes:
     """Return what the end of the stream still lacks: the terminator, our error frame, or nothing."""
     if failure is None:
         return stream.reader.end()
-    return b"" if stream.reader.error_shown else final_event(failure, stream.dialect)
+    return b"" if stream.reader.error_shown else final_event(failure, stream.dialect, stream.reader.sequence)
 
 
 async def _pump(stream: OpenStream, outlet: Outlet, clock: Clock) -> tuple[Failure | None, bytes]:
