@@ -90,13 +90,13 @@ def test_text_is_measured_where_no_usage_is_reported() -> None:
 def test_usage_is_read_and_written_alike() -> None:
     usage = {
         "input_tokens": 10,
-        "input_tokens_details": {"cached_tokens": 4},
+        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 2},
         "output_tokens": 7,
         "output_tokens_details": {"reasoning_tokens": 5},
         "total_tokens": 17,
     }
     read = read_usage(usage)
-    assert read == Usage(10, 7, cached=4, reasoning=5, origin="reported")
+    assert read == Usage(10, 7, cached=4, cache_write=2, reasoning=5, origin="reported")
     assert write_usage(read) == usage
 
 

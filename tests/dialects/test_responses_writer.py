@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
 from tests.dialects.responses_wire import events, frames, is_response_stream, response_of
 from tests.recordings import Recording, recorded
 
@@ -121,8 +123,23 @@ PARTS = [Thinking(text="hm", signature="s"), Text(text="x"), Refusal(text="no"),
 
 
 def test_whole_answer_says_what_it_was_told() -> None:
-    answer = Answer(id="resp_1", model="m", parts=PARTS, finish="tool_calls", usage=Usage(1, 2, 0, None, 0, "reported"))
+    answer = Answer(id="resp_1", model="m", parts=PARTS, finish="tool_calls", usage=Usage(1, 2, 0, 0, 0, "reported"))
     assert read_answer(write_answer(answer, 7)) == answer
+
+
+def test_openais_own_types_hold_every_event_and_answer() -> None:
+    usage = Usage(1, 2, origin="reported")
+    Response.model_validate_json(write_answer(Answer(id="r", model="m", parts=PARTS, finish="length", usage=usage), 7))
+    steps = (
+        ThinkingDelta("h"),
+        ThinkingDelta(signature="s"),
+        TextDelta("x"),
+        RefusalDelta("n"),
+        CallDelta(0, "c", "f"),
+    )
+    event = TypeAdapter[Any](ResponseStreamEvent)
+    for told in events(write(START, *steps, Finished("stop"), Used(usage))):
+        assert event.validate_python(told).type == told["type"]
 
 
 def test_answer_without_usage_has_none() -> None:

@@ -158,7 +158,7 @@ def write_usage(usage: Usage | None) -> dict[str, object] | None:
     marks = {"estimated": True} if usage.origin == "estimated" else {}
     return marks | {
         "input_tokens": usage.input,
-        "input_tokens_details": {"cached_tokens": usage.cached or 0},
+        "input_tokens_details": {"cached_tokens": usage.cached or 0, "cache_write_tokens": usage.cache_write or 0},
         "output_tokens": usage.output,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
         "total_tokens": usage.input + usage.output,
