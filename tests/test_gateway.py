@@ -253,7 +253,7 @@ async def test_slow_stream_gets_its_head_early_and_its_route_before_the_first_fr
     await house.clock.advance(LONG_S)
     _, headers, body = only(client)
     assert "x-lumen-route" not in headers
-    route = b": x-lumen-model-used=b/m x-lumen-provider=b x-lumen-route=smart>b/m x-lumen-virtual-model=smart"
+    route = b": x-lumen-route=smart>b/m x-lumen-model-used=b/m x-lumen-provider=b x-lumen-virtual-model=smart"
     comments, _, frames = body.partition(route)
     assert comments.replace(b": ping\n\n", b"") == b""
     assert frames.partition(b"\n")[2] == ROLE + WORD + STOP + DONE

@@ -259,7 +259,7 @@ async def test_slow_stream_is_kept_alive_and_says_who_serves_before_its_first_ev
     await house.clock.advance(3600)
     _, headers, body = only(client)
     assert "x-lumen-route" not in headers
-    comments, _, frames = body.partition(b": x-lumen-model-used=")
+    comments, _, frames = body.partition(b": x-lumen-route=")
     assert comments.replace(b": ping\n\n", b"") == b""
     assert words(MESSAGES, True, frames.partition(b"\n")[2]) == "hello"
 

@@ -98,12 +98,12 @@ def served_comment(record: RequestRecord, attempts: Sequence[Attempt]) -> bytes:
 
 def _served(record: RequestRecord, attempts: Sequence[Attempt]) -> tuple[tuple[str, str], ...]:
     last = record.attempts[-1]
-    lines: tuple[tuple[str, str], ...] = (("x-lumen-model-used", last.leaf), ("x-lumen-provider", last.provider))
+    served = (("x-lumen-model-used", last.leaf), ("x-lumen-provider", last.provider))
     if record.virtual_model is None:
-        return (*lines, ("x-lumen-reason", "direct"))
+        return (*served, ("x-lumen-reason", "direct"))
     lines = (
-        *lines,
-        ("x-lumen-route", last.route or last.leaf),
+        ("x-lumen-route", last.route or last.leaf),  # first, as readers of the comment expect it
+        *served,
         ("x-lumen-virtual-model", record.virtual_model),
         ("x-lumen-reason", "virtual-model"),
     )
