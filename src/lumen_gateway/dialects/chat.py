@@ -9,15 +9,13 @@ Source: OpenAI API reference, "Create chat completion"; docs/providers.md, "What
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 
-from lumen_gateway.dialects import spans
+from lumen_gateway.dialects import client_fields, spans
 from lumen_gateway.dialects.spans import Fields
-from lumen_gateway.errors import Failure, invalid
 
 _NULL = msgspec.Raw(b"null")
 _TRUE = msgspec.Raw(b"true")
@@ -114,7 +112,6 @@ _WANTED = {
 }
 _decode_typed = msgspec.json.Decoder(_Typed).decode
 _decode_messages = msgspec.json.Decoder(list[Message]).decode
-_FIELD_AT_FAULT = re.compile(r"at `\$\.(\w+)")
 
 
 class ChatRequest:
@@ -170,13 +167,9 @@ def parse_request(body: bytes) -> ChatRequest:
     Raises: Failure `LM-1001` naming the field at fault, never what it holds.
     """
     fields = spans.split(body)
-    try:
-        typed = _decode_typed(body)
-    except msgspec.ValidationError as exc:
-        at_fault = _FIELD_AT_FAULT.search(str(exc))
-        raise _wrong(at_fault[1] if at_fault else "messages") from None
+    typed = client_fields.read(_decode_typed, body, _WANTED, "messages")
     if not typed.messages:
-        raise _wrong("messages")
+        raise client_fields.wrong("messages", _WANTED)
     return ChatRequest(fields, typed)
 
 
@@ -184,10 +177,6 @@ def with_messages(request: ChatRequest, messages: msgspec.Raw) -> ChatRequest:
     """Return the request with other messages; the rest is shared."""
     typed = msgspec.structs.replace(request._typed, messages=_decode_messages(messages))
     return ChatRequest(request.fields | {"messages": messages}, typed)
-
-
-def _wrong(field: str) -> Failure:
-    return invalid(f"`{field}` must be {_WANTED.get(field, 'a whole number, 0 or more')}.")
 
 
 class ChatRules(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from lumen_gateway.dialects.spans import UNREADABLE
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.records import Usage
 
@@ -92,7 +93,7 @@ def read_answer(body: bytes) -> Answer:
     """
     try:
         answer = _decode_body(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except UNREADABLE:
         raise _malformed() from None
     if is_error(answer.error):
         return Answer(error=body, usage=read_usage(answer.usage))
@@ -131,7 +132,7 @@ def read_identity(body: bytes) -> Identity:
     """Read it where it is there and is text."""
     try:
         return _decode_identity(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except UNREADABLE:
         return Identity()
 
 

@@ -20,6 +20,7 @@ from lumen_gateway.dialects.chat_names import NO_NAMES, Names
 from lumen_gateway.dialects.chat_parts import Content, read_content
 from lumen_gateway.dialects.chat_thinking import Reasoned, write_thinking
 from lumen_gateway.dialects.neutral import Finish, Part, Raw, Refusal, Text, Thinking, ToolCall
+from lumen_gateway.dialects.spans import UNREADABLE
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.records import Usage
 
@@ -57,7 +58,7 @@ def read_answer(body: bytes, names: Names = NO_NAMES) -> neutral.Answer:
         answer_id = name_of(completion.id)
         choice = completion.choices[0] if completion.choices else _Choice()
         parts = _read_message(choice.message or _Message(), answer_id, names)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except UNREADABLE:
         raise Failure(Kind.MALFORMED, "The upstream's answer is not a chat completion.") from None
     return neutral.Answer(
         id=answer_id,

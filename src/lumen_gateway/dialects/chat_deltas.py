@@ -21,6 +21,7 @@ from lumen_gateway.dialects.chat_parts import Content, read_content
 from lumen_gateway.dialects.chat_stream import ChatStream
 from lumen_gateway.dialects.chat_thinking import Reasoned
 from lumen_gateway.dialects.neutral import CallDelta, Delta, RefusalDelta, Text, TextDelta, Thinking, ThinkingDelta
+from lumen_gateway.dialects.spans import UNREADABLE
 from lumen_gateway.dialects.sse import Frame
 
 
@@ -76,7 +77,7 @@ class ChatDeltas:
             return deltas
         try:
             chunk = _decode(frame.data)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        except UNREADABLE:
             chunk = _NO_CHUNK  # JSON of another form: it says nothing
         for choice in chunk.choices or ():
             if not choice.index and not self._finished:

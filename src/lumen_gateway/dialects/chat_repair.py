@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lumen_gateway.dialects.spans import Fields
+from lumen_gateway.dialects.spans import UNREADABLE, Fields
 
 _NULL = msgspec.Raw(b"null")
 _EMPTY_LIST = msgspec.Raw(b"[]")
@@ -26,7 +26,7 @@ def repair_answer(body: bytes) -> bytes:
         fields = _object(body)
         if _repair_choices(fields, {}):
             return _encode(fields)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except UNREADABLE:
         pass  # not what repair is for; the reader says what is wrong with it
     return body
 
@@ -42,7 +42,7 @@ class FrameRepair:
         try:
             fields = _object(data)
             return _encode(fields) if _repair_choices(fields, self._calls) else None
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        except UNREADABLE:
             return None
 
 

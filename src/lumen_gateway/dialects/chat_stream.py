@@ -25,12 +25,12 @@ from lumen_gateway.dialects.chat_answer import (
     wrap_error,
 )
 from lumen_gateway.dialects.chat_repair import FrameRepair
+from lumen_gateway.dialects.spans import UNREADABLE
 from lumen_gateway.dialects.sse import Frame
 from lumen_gateway.records import Usage
 
 _ERROR_EVENTS = frozenset({b"error", b"response.failed"})
 _DATA_LINE = re.compile(rb"(?:^|[\r\n])data")
-_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
 class _Choice(msgspec.Struct, frozen=True, gc=False):
@@ -137,7 +137,7 @@ class ChatStream:
             chunk = _decode_chunk(data)
         except msgspec.ValidationError:
             return self._read_odd(frame.raw, data)
-        except _UNREADABLE:
+        except UNREADABLE:
             return self._read_broken(frame.raw, data)
         if chunk.error is not NO_ERROR and is_error(chunk.error):
             self._fail(data)
@@ -170,7 +170,7 @@ class ChatStream:
             return None
         try:
             chunks = _decode_chunks(body[6:-2].replace(b"}\n\ndata: {", b"}\n{"))
-        except _UNREADABLE:
+        except UNREADABLE:
             return None
         if len(chunks) != body.count(b"\n\n") or not self._read_ordinary(chunks):
             return None
@@ -238,7 +238,7 @@ class ChatStream:
         """An error by its name. SDKs look for `error` in what they can parse, so it is shown only where that is."""
         try:
             _check_json(data)
-        except _UNREADABLE:
+        except UNREADABLE:
             self._fail(data, shown=False)
             self.dropped += 1
             return None
@@ -254,7 +254,7 @@ class ChatStream:
         """Not a chunk, but JSON perhaps: then the client's to judge, unless it says that it is an error."""
         try:
             _check_json(data)
-        except _UNREADABLE:
+        except UNREADABLE:
             return self._read_broken(raw, data)
         if _says_error(data):
             self._fail(data)

@@ -21,11 +21,11 @@ from lumen_gateway.dialects.chat_answer import MAX_TOKENS, NO_ERROR, Answer, end
 from lumen_gateway.dialects.chat_completion import made_up_id
 from lumen_gateway.dialects.chat_names import Names
 from lumen_gateway.dialects.neutral import Native, Raw, Text, Thinking, ToolCall
+from lumen_gateway.dialects.spans import UNREADABLE
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.records import Usage
 
 DIALECT = "gemini"
-UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 _FINISHES: dict[str, neutral.Finish] = {
     "MAX_TOKENS": "length",

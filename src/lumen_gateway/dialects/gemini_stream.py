@@ -13,7 +13,6 @@ from lumen_gateway.dialects.chat_answer import ended_well, finish_error, is_erro
 from lumen_gateway.dialects.chat_names import NO_NAMES, Names
 from lumen_gateway.dialects.gemini_answer import (
     FAILED_FINISHES,
-    UNREADABLE,
     Reader,
     Response,
     decode_response,
@@ -34,6 +33,7 @@ from lumen_gateway.dialects.neutral import (
     ToolCall,
     Used,
 )
+from lumen_gateway.dialects.spans import UNREADABLE
 from lumen_gateway.dialects.sse import Frame
 from lumen_gateway.records import Usage
 

@@ -9,15 +9,13 @@ Source: Anthropic API reference, "Create a Message"; docs/providers.md, "What is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from lumen_gateway.dialects import spans
+from lumen_gateway.dialects import client_fields, spans
 from lumen_gateway.dialects.spans import Fields
-from lumen_gateway.errors import Failure, invalid
 
 Raw = msgspec.Raw
 
@@ -105,7 +103,6 @@ _WANTED = {
 }
 _decode_typed = msgspec.json.Decoder(_Typed).decode
 _decode_messages = msgspec.json.Decoder(list[Message]).decode
-_FIELD_AT_FAULT = re.compile(r"at `\$\.(\w+)")
 _CONTENT = (b'"', b"[")  # what content may begin with
 
 
@@ -152,21 +149,13 @@ def parse_request(body: bytes) -> MessagesRequest:
     Raises: Failure `LM-1001` naming the field at fault, never what it holds.
     """
     fields = spans.split(body)
-    try:
-        typed = _decode_typed(body)
-    except msgspec.ValidationError as exc:
-        at_fault = _FIELD_AT_FAULT.search(str(exc))
-        raise _wrong(at_fault[1] if at_fault else "messages") from None
+    typed = client_fields.read(_decode_typed, body, _WANTED, "messages")
     messages = typed.messages
     if not messages or not all(bytes(message.content).startswith(_CONTENT) for message in messages):
-        raise _wrong("messages")
+        raise client_fields.wrong("messages", _WANTED)
     if typed.system != _NULL and not bytes(typed.system).startswith(_CONTENT):
-        raise _wrong("system")
+        raise client_fields.wrong("system", _WANTED)
     return MessagesRequest(fields, typed)
-
-
-def _wrong(field: str) -> Failure:
-    return invalid(f"`{field}` must be {_WANTED.get(field, 'a whole number, 0 or more')}.")
 
 
 def _count_images(blocks: list[Block]) -> int:

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from lumen_gateway.dialects.chat_answer import NO_ERROR, Answer, Identity, ended_well, is_error
+from lumen_gateway.dialects.spans import UNREADABLE
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.records import Usage
 
 DONE = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 
-_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _FINISHES = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -74,7 +74,7 @@ def read_answer(body: bytes) -> Answer:
     """
     try:
         answer = _decode_body(body)
-    except _UNREADABLE:
+    except UNREADABLE:
         raise _malformed() from None
     if answer.type == "error" or is_error(answer.error):
         return Answer(error=body, usage=read_usage(answer.usage))
@@ -115,7 +115,7 @@ def read_identity(body: bytes) -> Identity:
     """Read what an answer, or a stream's first frame, calls itself and its model, where that is there and is text."""
     try:
         named = _decode_named(body)
-    except _UNREADABLE:
+    except UNREADABLE:
         return Identity()
     return named.message or Identity(named.id, named.model)
 
@@ -178,7 +178,7 @@ def check_count(body: bytes) -> None:
     """
     try:
         _decode_count(body)
-    except _UNREADABLE:
+    except UNREADABLE:
         raise Failure(Kind.MALFORMED, "The upstream's answer is not a count of tokens.") from None
 
 

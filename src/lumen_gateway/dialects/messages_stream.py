@@ -15,11 +15,11 @@ import msgspec
 
 from lumen_gateway.dialects.chat_answer import NO_ERROR, ended_well, is_error
 from lumen_gateway.dialects.messages_answer import Counts, finish_word
+from lumen_gateway.dialects.spans import UNREADABLE
 from lumen_gateway.dialects.sse import Frame
 from lumen_gateway.records import Usage
 
 NO_BLOCK = msgspec.Raw(b"null")
-_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _DELTA = b"event: content_block_delta\ndata: {"
 
 
@@ -164,7 +164,7 @@ class MessagesStream:
             event = _decode_event(data)
         except msgspec.ValidationError:
             return self._read_odd(frame, data)
-        except _UNREADABLE:
+        except UNREADABLE:
             return self._read_broken(frame, data)
         if frame.event == b"error" or event.type == "error" or is_error(event.error):
             return self._fail(frame, data)
@@ -185,7 +185,7 @@ class MessagesStream:
             return None
         try:
             events = _decode_events(block[len(_DELTA) - 1 : -2].replace(b"\n\n" + _DELTA, b"\n{"))
-        except _UNREADABLE:
+        except UNREADABLE:
             return None
         if len(events) != block.count(b"\n\n"):
             return None
@@ -235,7 +235,7 @@ class MessagesStream:
                 return self._fail(frame, data)
         except msgspec.ValidationError:  # no object
             return self._fail(frame, data) if frame.event == b"error" else frame.raw
-        except _UNREADABLE:
+        except UNREADABLE:
             return self._read_broken(frame, data)
         return frame.raw
 

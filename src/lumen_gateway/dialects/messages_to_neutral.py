@@ -20,6 +20,7 @@ from lumen_gateway.dialects.messages import Message, MessagesRequest
 from lumen_gateway.dialects.messages_answer import read_usage
 from lumen_gateway.dialects.messages_parts import DIALECT, read_content
 from lumen_gateway.dialects.neutral import NO_RAW, Part, Raw, Tool, ToolCall, ToolResult, Turn
+from lumen_gateway.dialects.spans import UNREADABLE
 from lumen_gateway.errors import Failure, Kind, invalid
 
 T = TypeVar("T")
@@ -256,7 +257,7 @@ def read_answer(body: bytes) -> neutral.Answer:
     try:
         answer = _decode_body(body)
         parts = read_content(answer.content)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except UNREADABLE:
         raise Failure(Kind.MALFORMED, "The upstream's answer is not a message.") from None
     if answer.stop_details is not None and answer.stop_details.explanation:
         parts.append(neutral.Refusal(text=answer.stop_details.explanation))

@@ -9,15 +9,14 @@ Source: OpenAI API reference, "Create a model response"; docs/providers.md, "Wha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from lumen_gateway.dialects import spans
+from lumen_gateway.dialects import client_fields, spans
 from lumen_gateway.dialects.spans import Fields
-from lumen_gateway.errors import Failure, invalid
+from lumen_gateway.errors import invalid
 
 Raw = msgspec.Raw
 
@@ -110,7 +109,6 @@ _WANTED = {
 _WITHOUT_INPUT = ("previous_response_id", "conversation", "prompt")  # each brings an input of its own
 _decode_typed = msgspec.json.Decoder(_Typed).decode
 _decode_items = msgspec.json.Decoder(list[Item]).decode
-_FIELD_AT_FAULT = re.compile(r"at `\$\.(\w+)")
 
 
 class ResponsesRequest:
@@ -161,19 +159,11 @@ def parse_request(body: bytes) -> ResponsesRequest:
     Raises: Failure `LM-1001` naming the field at fault, never what it holds.
     """
     fields = spans.split(body)
-    try:
-        typed = _decode_typed(body)
-    except msgspec.ValidationError as exc:
-        at_fault = _FIELD_AT_FAULT.search(str(exc))
-        raise _wrong(at_fault[1] if at_fault else "input") from None
+    typed = client_fields.read(_decode_typed, body, _WANTED, "input")
     said = typed.input or (typed.instructions or "").strip()
     if not said and all(fields.get(name, _NULL) == _NULL for name in _WITHOUT_INPUT):
         raise invalid("`input` must hold text or at least one item.")
     return ResponsesRequest(fields, typed)
-
-
-def _wrong(field: str) -> Failure:
-    return invalid(f"`{field}` must be {_WANTED.get(field, 'a whole number, 0 or more')}.")
 
 
 def estimate(request: ResponsesRequest) -> int:

@@ -15,10 +15,10 @@ import msgspec
 
 from lumen_gateway.dialects.chat_answer import NO_ERROR, Answer, ended_well, is_error
 from lumen_gateway.dialects.chat_answer import read_usage as read_chat_usage
+from lumen_gateway.dialects.spans import UNREADABLE
 from lumen_gateway.errors import Failure, Kind
 from lumen_gateway.records import Usage
 
-_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _INCOMPLETE = {"max_output_tokens": "length", "content_filter": "content_filter"}
 _CALLS = frozenset({"function_call", "custom_tool_call"})
 _encode = msgspec.json.Encoder().encode
@@ -100,7 +100,7 @@ def read_answer(body: bytes) -> Answer:
     """
     try:
         answer = _decode_body(body)
-    except _UNREADABLE:
+    except UNREADABLE:
         raise malformed() from None
     usage = read_usage(answer.usage)
     if is_error(answer.error) or answer.status == "failed":

@@ -15,11 +15,11 @@ import msgspec
 
 from lumen_gateway.dialects.chat_answer import NO_ERROR, ended_well, is_error, wrap_error
 from lumen_gateway.dialects.responses_answer import Body, Item, read_usage
+from lumen_gateway.dialects.spans import UNREADABLE
 from lumen_gateway.dialects.sse import Frame
 from lumen_gateway.records import Usage
 
 NO_ITEM = msgspec.Raw(b"null")
-_UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _ENDS = frozenset({"response.completed", "response.incomplete"})
 _FAILURES = frozenset({"response.failed", "error"})
 
@@ -130,7 +130,7 @@ class ResponsesStream:
             event = _decode_event(data)
         except msgspec.ValidationError:
             return self._read_odd(frame, data)
-        except _UNREADABLE:
+        except UNREADABLE:
             return self._read_broken(frame, data)
         if type(event.sequence_number) is int:
             self.sequence = event.sequence_number + 1
@@ -179,7 +179,7 @@ class ResponsesStream:
         """Not an event, but JSON perhaps: then the client's to judge, unless its name says that it is an error."""
         try:
             _check_json(data)
-        except _UNREADABLE:
+        except UNREADABLE:
             return self._read_broken(frame, data)
         return self._fail(frame, data, None) if frame.event == b"error" else frame.raw
 

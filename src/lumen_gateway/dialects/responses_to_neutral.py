@@ -21,6 +21,7 @@ from lumen_gateway.dialects.neutral import NO_RAW, Native, Part, Raw, Text, Tool
 from lumen_gateway.dialects.responses import ResponsesRequest
 from lumen_gateway.dialects.responses_answer import malformed, read_usage
 from lumen_gateway.dialects.responses_parts import DIALECT, Content, Reasoning, read_content, read_reasoning
+from lumen_gateway.dialects.spans import UNREADABLE
 from lumen_gateway.errors import invalid
 
 T = TypeVar("T")
@@ -290,7 +291,7 @@ def read_answer(body: bytes, names: Names = NO_NAMES) -> neutral.Answer:
     try:
         answer = _decode_body(body)
         parts = [part for raw in answer.output or () for part in read_output(raw, names)]
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except UNREADABLE:
         raise malformed() from None
     reason = answer.incomplete_details.reason if answer.incomplete_details is not None else None
     return neutral.Answer(

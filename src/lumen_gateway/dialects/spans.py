@@ -24,6 +24,8 @@ MAX_DEPTH = 256
 MAX_DIGITS = 64  # of one number, its exponent not counted; the longest decimal spelling in use, IBM decimal128, has 34
 
 Fields = dict[str, msgspec.Raw]
+UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+"""What msgspec raises for bytes that are not the JSON they should be."""
 
 _decode = msgspec.json.Decoder(Fields).decode
 _encode = msgspec.json.Encoder().encode
@@ -54,7 +56,7 @@ def split(body: bytes) -> Fields:
         fields = _decode(body)
     except msgspec.ValidationError:
         raise invalid("The request body must be a JSON object.") from None
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
+    except UNREADABLE as exc:
         raise _unreadable(body, exc) from None
     shape = body.translate(_SHAPE, _IGNORED)
     if shape.count(b"[") > MAX_DEPTH:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from lumen_gateway.dialects.spans import UNREADABLE
 from lumen_gateway.providers.refusal_body import before_echo
 
 MAX_CHARACTERS = 512
@@ -27,7 +28,7 @@ def log_text(body: bytes) -> str | None:
     """Return the vendor's message, cleaned, or None where the body has no message at a place known for one."""
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
     message = _message(document[0] if isinstance(document, list) and document else document)
     return None if message is None else _clean(message)

@@ -10,6 +10,8 @@ import math
 
 import msgspec
 
+from lumen_gateway.dialects.spans import UNREADABLE
+
 MAX_HEADER_BYTES = 4096
 MAX_KEYS = 16
 MAX_KEY_BYTES = 64
@@ -28,7 +30,7 @@ def read_metadata(value: bytes) -> Metadata | None:
         return None
     try:
         entries = _decode(value)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
     if len(entries) > MAX_KEYS:
         return None
