@@ -35,7 +35,8 @@ id = "held"
 capabilities = ["chat"]
 """
 BODY = b'{"model":"held","stream":true,"messages":[{"role":"user","content":"hi"}]}'
-REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-length: %d\r\n\r\n" % len(BODY) + BODY
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n"
+REQUEST = HEAD + b"content-length: %d\r\n\r\n" % len(BODY) + BODY
 
 
 def run() -> dict[str, float]:
@@ -95,6 +96,9 @@ async def _open(port: int) -> asyncio.StreamWriter:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(REQUEST)
     async with asyncio.timeout(60):
+        head = await reader.readuntil(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(f"the gateway did not open the stream: {head.decode()}")
         await reader.readuntil(b"there")
     return writer
 
