@@ -120,6 +120,7 @@ def test_error_ends_a_stream_with_the_next_number() -> None:
         "code": "LM-3001",
         "message": "it broke?",
         "param": None,
+        "error": {"type": "upstream", "code": "LM-3001", "message": "it broke?", "param": None},
         "sequence_number": 7,
     }
 

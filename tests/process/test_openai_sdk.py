@@ -267,3 +267,56 @@ async def test_synchronous_client_works_alike(gateway: Program) -> None:
     whole, streamed, models = await asyncio.to_thread(converse)
     assert whole == streamed == "Hello, how are you?"
     assert "team/assistant" in models
+
+
+@pytest.mark.parametrize("model", ["vendor/chat-1", "team/assistant"])
+async def test_response_says_what_a_chat_upstream_said(client: AsyncOpenAI, model: str) -> None:
+    answer = await client.responses.create(model=model, input="Hello", instructions="Be kind.")
+    assert answer.output_text == "Hello, how are you?"
+    assert answer.status == "completed"
+    assert answer.usage is not None
+    assert (answer.usage.input_tokens, answer.usage.output_tokens) == (11, 7)
+
+
+@pytest.mark.parametrize("model", ["vendor/chat-1", "team/assistant"])
+async def test_streamed_response_is_numbered_without_a_gap_and_adds_up(client: AsyncOpenAI, model: str) -> None:
+    async with client.responses.stream(model=model, input="Hello") as opened:
+        events = [event async for event in opened if hasattr(event, "sequence_number")]
+        final = await opened.get_final_response()
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert final.output_text == "Hello, how are you?"
+    assert final.usage is not None
+    assert (final.usage.input_tokens, final.usage.output_tokens) == (11, 7)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_response_calls_a_tool(client: AsyncOpenAI, streamed: bool) -> None:
+    tools: list[Any] = [{"type": "function", "name": "add", "parameters": TOOL["function"]["parameters"]}]
+    if streamed:
+        async with client.responses.stream(model="tools", input="Add", tools=tools) as opened:
+            final = await opened.get_final_response()
+            calls = [item for item in final.output if item.type == "function_call"]
+    else:
+        answer = await client.responses.create(model="tools", input="Add", tools=tools)
+        calls = [item for item in answer.output if item.type == "function_call"]  # type: ignore[misc]
+    assert [(call.name, call.arguments, call.call_id) for call in calls] == [("add", '{"a":1}', "call_1")]
+
+
+async def test_streamed_response_that_breaks_is_an_error_and_no_end(client: AsyncOpenAI) -> None:
+    last = ""
+
+    async def listen() -> None:
+        nonlocal last
+        async for event in await client.responses.create(model="fraying", input="Hello", stream=True):
+            last = event.type
+
+    with pytest.raises(openai.APIError) as caught:
+        await listen()
+    assert last == "response.output_text.delta"
+    assert caught.value.code == "LM-3010"
+
+
+async def test_failed_response_is_the_sdks_error_with_our_code(client: AsyncOpenAI) -> None:
+    with pytest.raises(openai.RateLimitError) as caught:
+        await client.responses.create(model="busy", input="Hello")
+    assert caught.value.code == "LM-3001"

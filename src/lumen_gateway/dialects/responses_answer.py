@@ -144,10 +144,14 @@ def read_usage(usage: object) -> Usage | None:
     )
 
 
-def error_frame(code: str, message: str, type: str, sequence: int = 0) -> bytes:  # noqa: A002, ARG001 - as in `Dialect`
-    """Return the error as the last event of a stream, numbered as the next one."""
+def error_frame(code: str, message: str, type: str, sequence: int = 0) -> bytes:  # noqa: A002 - as in `Dialect`
+    """Return the error as the last event of a stream, numbered as the next one.
+
+    Shape: as documented, flat, and as an `error` object too, without which OpenAI's SDK takes the stream for over.
+    """
     message = message.encode("utf-8", "replace").decode()  # a lone surrogate is what no JSON text can carry
-    event = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": sequence}
+    error = {"code": code, "message": message, "param": None}
+    event = {"type": "error", **error, "error": {"type": type, **error}, "sequence_number": sequence}
     return b"event: error\ndata: " + _encode(event) + b"\n\n"
 
 
