@@ -56,3 +56,13 @@ def test_what_the_client_sent_hangs_on_no_failure() -> None:
         client_fields.read(decode, b'{"limit":"secret"}', WANTED, "turns")
     assert "secret" not in repr(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_field_is_taken_once_and_one_that_cannot_be_read_is_named() -> None:
+    taken = client_fields.Taken({"top_p": msgspec.Raw(b"0.5"), "seed": msgspec.Raw(b'"x"')})
+    decode_number = msgspec.json.Decoder(float).decode
+    taken._ask("top_p", taken._take("top_p", decode_number))
+    taken._ask("top_p", taken._take("top_p", decode_number))
+    taken._ask("seed", taken._take("seed", decode_number))
+    assert taken.asked == {"top_p": 0.5}
+    assert taken.unmapped == ["seed"]

@@ -9,14 +9,13 @@ Source: OpenAI API reference, "Create chat completion"; OpenRouter, "Reasoning t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
+from lumen_gateway.dialects.client_fields import Taken
 from lumen_gateway.dialects.neutral import NO_RAW, Format, Raw, Reasoning, Tool, ToolChoice
 from lumen_gateway.dialects.spans import Fields
-
-T = TypeVar("T")
 
 _UNSET = frozenset((b"null", b"false", b"[]", b"{}", b'""'))
 _READ_BY_OTHERS = frozenset(
@@ -101,15 +100,13 @@ _MODES: dict[str, Literal["auto", "none", "required"]] = {
 }
 
 
-class Parameters:
+class Parameters(Taken):
     """The top-level fields of one request. `asked` is what they say, `unmapped` names what could not be read."""
 
     def __init__(self, fields: Fields) -> None:
-        self.unmapped: list[str] = []
-        self.asked: dict[str, Any] = {}
-        self._left = {
-            name: raw for name, raw in fields.items() if name not in _READ_BY_OTHERS and bytes(raw) != b"null"
-        }
+        super().__init__(
+            {name: raw for name, raw in fields.items() if name not in _READ_BY_OTHERS and bytes(raw) != b"null"}
+        )
 
     def read(self) -> None:
         """Read everything, each field once.
@@ -126,20 +123,6 @@ class Parameters:
         for name, decode in _VALUES.items():
             self._ask(name, self._take(name, decode))
         self.unmapped += [name for name, raw in self._left.items() if bytes(raw) not in _UNSET]
-
-    def _ask(self, name: str, value: object) -> None:
-        if value is not None:
-            self.asked[name] = value
-
-    def _take(self, name: str, decode: Callable[[Raw], T]) -> T | None:
-        raw = self._left.pop(name, None)
-        if raw is None:
-            return None
-        try:
-            return decode(raw)
-        except msgspec.ValidationError:
-            self.unmapped.append(name)
-            return None
 
     def _tools(self) -> Sequence[Tool] | None:
         tools = [_read_tool(raw) for raw in _decode_list(self._left.pop("tools", b"[]"))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,3 +32,26 @@ def read(decode: Callable[[bytes], Typed], body: bytes, wanted: Mapping[str, str
 def wrong(field: str, wanted: Mapping[str, str]) -> Failure:
     """Return the failure of a field that is not what it must be."""
     return invalid(f"`{field}` must be {wanted.get(field, 'a whole number, 0 or more')}.")
+
+
+class Taken:
+    """The fields of a request, taken one by one. `asked` is what they say, `unmapped` names what could not be read."""
+
+    def __init__(self, left: dict[str, msgspec.Raw]) -> None:
+        self.unmapped: list[str] = []
+        self.asked: dict[str, Any] = {}
+        self._left = left
+
+    def _ask(self, name: str, value: object) -> None:
+        if value is not None:
+            self.asked[name] = value
+
+    def _take(self, name: str, decode: Callable[[msgspec.Raw], Typed]) -> Typed | None:
+        raw = self._left.pop(name, None)
+        if raw is None:
+            return None
+        try:
+            return decode(raw)
+        except msgspec.ValidationError:
+            self.unmapped.append(name)
+            return None

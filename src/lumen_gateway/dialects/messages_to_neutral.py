@@ -11,19 +11,18 @@ Source: Anthropic API reference, "Create a Message"; docs/providers.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
 from lumen_gateway.dialects import neutral
+from lumen_gateway.dialects.client_fields import Taken
 from lumen_gateway.dialects.messages import Message, MessagesRequest
 from lumen_gateway.dialects.messages_answer import read_usage
 from lumen_gateway.dialects.messages_parts import DIALECT, read_content
 from lumen_gateway.dialects.neutral import NO_RAW, Part, Raw, Tool, ToolCall, ToolResult, Turn
 from lumen_gateway.dialects.spans import UNREADABLE
 from lumen_gateway.errors import Failure, Kind, invalid
-
-T = TypeVar("T")
 
 FINISHES: dict[str, neutral.Finish] = {
     "end_turn": "stop",
@@ -165,17 +164,17 @@ def _lost_of_documents(request: MessagesRequest) -> list[str]:
     return list(dict.fromkeys(name for block in blocks for name in block.names()))
 
 
-class _Parameters:
+class _Parameters(Taken):
     """What is asked beside the conversation. `asked` is what it says, `unmapped` names what could not be read."""
 
     def __init__(self, request: MessagesRequest) -> None:
-        self.unmapped: list[str] = []
-        self.asked: dict[str, Any] = {}
-        self._left = {
-            name: raw
-            for name, raw in request.fields.items()
-            if name not in {"model", "messages", "system", "cache_control"} and bytes(raw) not in _UNSET
-        }
+        super().__init__(
+            {
+                name: raw
+                for name, raw in request.fields.items()
+                if name not in {"model", "messages", "system", "cache_control"} and bytes(raw) not in _UNSET
+            }
+        )
         for name, (ours, decode) in _VALUES.items():
             self._ask(ours, self._take(name, decode))
         self._ask("tools", _read_tools(self._left.pop("tools", Raw(b"[]"))) or None)
@@ -184,20 +183,6 @@ class _Parameters:
         metadata = self._take("metadata", _decode_metadata)
         self._ask("user", metadata and metadata.user_id)
         self.unmapped += self._left
-
-    def _ask(self, name: str, value: object) -> None:
-        if value is not None:
-            self.asked[name] = value
-
-    def _take(self, name: str, decode: Callable[[Raw], T]) -> T | None:
-        raw = self._left.pop(name, None)
-        if raw is None:
-            return None
-        try:
-            return decode(raw)
-        except msgspec.ValidationError:
-            self.unmapped.append(name)
-            return None
 
     def _read_choice(self) -> None:
         choice = self._take("tool_choice", _decode_choice)

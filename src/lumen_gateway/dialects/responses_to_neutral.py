@@ -10,21 +10,20 @@ Source: OpenAI API reference, "Create a model response"; docs/providers.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
 from lumen_gateway.dialects import neutral
 from lumen_gateway.dialects.chat_calls import NO_ARGUMENTS
 from lumen_gateway.dialects.chat_names import NO_NAMES, Names
+from lumen_gateway.dialects.client_fields import Taken
 from lumen_gateway.dialects.neutral import NO_RAW, Native, Part, Raw, Text, Tool, ToolCall, ToolResult, Turn
 from lumen_gateway.dialects.responses import ResponsesRequest
 from lumen_gateway.dialects.responses_answer import malformed, read_usage
 from lumen_gateway.dialects.responses_parts import DIALECT, Content, Reasoning, read_content, read_reasoning
 from lumen_gateway.dialects.spans import UNREADABLE
 from lumen_gateway.errors import invalid
-
-T = TypeVar("T")
 
 _READ_ELSEWHERE = frozenset(
     {"model", "input", "instructions", "stream_options", "prompt_cache_key", "prompt_cache_retention"}
@@ -197,17 +196,17 @@ def read_item(kind: str, raw: Raw, names: Names = NO_NAMES) -> list[Part]:
     return [Native(dialect=DIALECT, block=raw)]
 
 
-class _Parameters:
+class _Parameters(Taken):
     """What is asked beside the conversation. `asked` is what it says, `unmapped` names what could not be read."""
 
     def __init__(self, request: ResponsesRequest) -> None:
-        self.unmapped: list[str] = []
-        self.asked: dict[str, Any] = {}
-        self._left = {
-            name: raw
-            for name, raw in request.fields.items()
-            if name not in _READ_ELSEWHERE and bytes(raw) not in _UNSET and bytes(raw) != _DEFAULTS.get(name)
-        }
+        super().__init__(
+            {
+                name: raw
+                for name, raw in request.fields.items()
+                if name not in _READ_ELSEWHERE and bytes(raw) not in _UNSET and bytes(raw) != _DEFAULTS.get(name)
+            }
+        )
         for name, (ours, decode) in _VALUES.items():
             self._ask(ours, self._take(name, decode))
         if bytes(request.fields.get("parallel_tool_calls", NO_RAW)) == b"false":
@@ -216,20 +215,6 @@ class _Parameters:
         self._read_choice()
         self._read_output()
         self.unmapped += self._left
-
-    def _ask(self, name: str, value: object) -> None:
-        if value is not None:
-            self.asked[name] = value
-
-    def _take(self, name: str, decode: Callable[[Raw], T]) -> T | None:
-        raw = self._left.pop(name, None)
-        if raw is None:
-            return None
-        try:
-            return decode(raw)
-        except msgspec.ValidationError:
-            self.unmapped.append(name)
-            return None
 
     def _read_choice(self) -> None:
         choice = self._take("tool_choice", _decode_choice)
